@@ -19,6 +19,9 @@ CTEST := $(BIN)/ctest
 PYTEST := $(PY) -m pytest
 export PATH := $(BIN):$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+# Lets ccache give a second clone what the first one compiled.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
