@@ -1,8 +1,8 @@
 // What happened so far, in numbers: counters, timers, and tallies of syncs and fallbacks by their cause.
 //
-// metrics.def is the table of counters and timers. Counting is one relaxed atomic addition (a few nanoseconds), from any
-// thread; tallies lock and serve rare events. A snapshot is not one instant: each number is exact, their relation is
-// not while other threads count. Tallies keep at most kMostTallies distinct entries; what comes later is counted
+// metrics.def is the table of counters and timers. Counting is one relaxed atomic addition (a few nanoseconds), from
+// any thread; tallies lock and serve rare events. A snapshot is not one instant: each number is exact, their relation
+// is not while other threads count. Tallies keep at most kMostTallies distinct entries; what comes later is counted
 // under "(others)", so that a script with ever new causes cannot grow them without limit.
 #pragma once
 
@@ -45,7 +45,9 @@ class Metrics {
   static constexpr size_t kMostTallies = 1024;
 
   void add(Counter counter, uint64_t n = 1) { at(counter).fetch_add(n, std::memory_order_relaxed); }
-  uint64_t get(Counter counter) const { return const_cast<Metrics*>(this)->at(counter).load(std::memory_order_relaxed); }
+  uint64_t get(Counter counter) const {
+    return const_cast<Metrics*>(this)->at(counter).load(std::memory_order_relaxed);
+  }
 
   void add(Timer timer, std::chrono::nanoseconds elapsed) {
     auto& [count, nanoseconds] = timers_[static_cast<size_t>(timer)];
@@ -69,7 +71,8 @@ class Metrics {
   };
   [[nodiscard]] Timing time(Timer timer) { return {*this, timer}; }
 
-  // These count Counter::kSyncs and Counter::kFallbacks too. `line` is the user's line, empty when lines are not traced.
+  // These count Counter::kSyncs and Counter::kFallbacks too. `line` is the user's line, empty when lines are not
+  // traced.
   void add_sync(std::string_view cause, std::string_view line = {});
   void add_fallback(std::string_view op, std::string_view reason);
 

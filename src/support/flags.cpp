@@ -114,10 +114,14 @@ bool is_choice(std::string_view choices, std::string_view s) {
 
 std::string accepted(const Row& row) {
   switch (row.type) {
-    case Type::kBool: return "0, 1, true, false, on, off, yes or no";
-    case Type::kInt: return "a whole number of at least " + std::to_string(row.smallest);
-    case Type::kBytes: return "a number of bytes such as 1000000, 512M or 2G";
-    case Type::kString: break;
+    case Type::kBool:
+      return "0, 1, true, false, on, off, yes or no";
+    case Type::kInt:
+      return "a whole number of at least " + std::to_string(row.smallest);
+    case Type::kBytes:
+      return "a number of bytes such as 1000000, 512M or 2G";
+    case Type::kString:
+      break;
   }
   std::string out = "one of";
   std::string_view choices = row.choices;
@@ -136,10 +140,18 @@ Status set_row(size_t i, std::string_view value) {
   std::optional<int64_t> number;
   bool fine = false;
   switch (row.type) {
-    case Type::kBool: fine = (number = parse_bool(trim(value))).has_value(); break;
-    case Type::kInt: fine = (number = parse_int(trim(value), row.smallest)).has_value(); break;
-    case Type::kBytes: fine = (number = parse_bytes(trim(value))).has_value(); break;
-    case Type::kString: fine = is_choice(row.choices, value); break;
+    case Type::kBool:
+      fine = (number = parse_bool(trim(value))).has_value();
+      break;
+    case Type::kInt:
+      fine = (number = parse_int(trim(value), row.smallest)).has_value();
+      break;
+    case Type::kBytes:
+      fine = (number = parse_bytes(trim(value))).has_value();
+      break;
+    case Type::kString:
+      fine = is_choice(row.choices, value);
+      break;
   }
   if (!fine) {
     return user_error(std::string(row.variable) + "=\"" + std::string(value) + "\" is not valid: it takes " +
@@ -171,10 +183,16 @@ std::string default_text(size_t i) {
 
 void write_typed(JsonWriter& json, Type type, const std::string& text) {
   switch (type) {
-    case Type::kBool: json.value(text == "1"); break;
+    case Type::kBool:
+      json.value(text == "1");
+      break;
     case Type::kInt:
-    case Type::kBytes: json.raw(text); break;
-    case Type::kString: json.value(text); break;
+    case Type::kBytes:
+      json.raw(text);
+      break;
+    case Type::kString:
+      json.value(text);
+      break;
   }
 }
 
@@ -201,10 +219,14 @@ std::string text(Flag flag) {
 
 std::string_view name_of(Type type) {
   switch (type) {
-    case Type::kBool: return "bool";
-    case Type::kInt: return "int";
-    case Type::kBytes: return "bytes";
-    case Type::kString: return "string";
+    case Type::kBool:
+      return "bool";
+    case Type::kInt:
+      return "int";
+    case Type::kBytes:
+      return "bytes";
+    case Type::kString:
+      return "string";
   }
   return "string";
 }

@@ -46,9 +46,14 @@ TEST_F(FlagsTest, SetTakesEveryType) {
 }
 
 TEST_F(FlagsTest, BytesTakeUnits) {
-  const std::pair<const char*, int64_t> cases[] = {{"1000", 1000},          {"64k", 64 << 10},  {"512M", 512 << 20},
-                                                   {"2G", int64_t{2} << 30}, {"3GiB", int64_t{3} << 30},
-                                                   {"1 MB", 1 << 20},        {"5b", 5},          {"1T", int64_t{1} << 40}};
+  const std::pair<const char*, int64_t> cases[] = {{"1000", 1000},
+                                                   {"64k", 64 << 10},
+                                                   {"512M", 512 << 20},
+                                                   {"2G", int64_t{2} << 30},
+                                                   {"3GiB", int64_t{3} << 30},
+                                                   {"1 MB", 1 << 20},
+                                                   {"5b", 5},
+                                                   {"1T", int64_t{1} << 40}};
   for (const auto& [text, bytes] : cases) {
     EXPECT_TRUE(flags::set("MEMORY_LIMIT", text).ok()) << text;
     EXPECT_EQ(flags::memory_limit(), bytes) << text;
@@ -63,8 +68,7 @@ TEST_F(FlagsTest, BadValuesSayWhatIsAccepted) {
   Status status = flags::set("BLOCKING", "maybe");
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.kind(), ErrorKind::kUserError);
-  EXPECT_EQ(status.message(),
-            "SINTER_BLOCKING=\"maybe\" is not valid: it takes 0, 1, true, false, on, off, yes or no");
+  EXPECT_EQ(status.message(), "SINTER_BLOCKING=\"maybe\" is not valid: it takes 0, 1, true, false, on, off, yes or no");
   status = flags::set("LOG", "loud");
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.message(),

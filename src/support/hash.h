@@ -2,9 +2,9 @@
 //
 // The step is multiply-and-fold: state = fold((state ^ word) * odd constant), where fold joins the two halves of the
 // 128-bit product by xor. The multiplier is a constant, never data, so that no input can zero the state for good.
-// Each word costs one multiplication: about 1.5 ns when hashed one after the other in a Hasher (latency bound), and half
-// of that in hash_words, which runs two chains. Not for adversaries, and not stable across versions or machines
-// of another byte order: never write it to a file. Order and number of words matter.
+// Each word costs one multiplication: about 1.5 ns when hashed one after the other in a Hasher (latency bound), and
+// half of that in hash_words, which runs two chains. Not for adversaries, and not stable across versions or machines of
+// another byte order: never write it to a file. Order and number of words matter.
 #pragma once
 
 #include <bit>

@@ -1,10 +1,10 @@
 // Reference counting inside the object: RefCounted is the base, Ref<T> the pointer.
 //
-// For the few things that several owners share: device buffers and executables in flight; everything else is owned once.
-// The count is atomic, so Refs to one object may be copied and dropped on any threads; one Ref is not itself safe to
-// assign from two. An object starts with count 0 and the first Ref takes it; make_ref is the way to make one. Objects
-// are deleted through their virtual destructor by whoever drops the last Ref, so that destructor must take no lock that
-// a holder of Refs may hold. There are no weak references.
+// For the few things that several owners share: device buffers and executables in flight; everything else is owned
+// once. The count is atomic, so Refs to one object may be copied and dropped on any threads; one Ref is not itself safe
+// to assign from two. An object starts with count 0 and the first Ref takes it; make_ref is the way to make one.
+// Objects are deleted through their virtual destructor by whoever drops the last Ref, so that destructor must take no
+// lock that a holder of Refs may hold. There are no weak references.
 #pragma once
 
 #include <atomic>
@@ -48,11 +48,10 @@ class Ref {
   Ref(const Ref& other) : Ref(other.object_) {}
   Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
   template <class U>
-    requires std::is_convertible_v<U*, T*>
-  Ref(const Ref<U>& other) : Ref(other.get()) {}
+  requires std::is_convertible_v<U*, T*> Ref(const Ref<U>& other) : Ref(other.get()) {}
   template <class U>
-    requires std::is_convertible_v<U*, T*>
-  Ref(Ref<U>&& other) noexcept : object_(other.detach()) {}
+  requires std::is_convertible_v<U*, T*> Ref(Ref<U>&& other)
+  noexcept : object_(other.detach()) {}
   ~Ref() {
     if (object_) object_->release();
   }

@@ -21,10 +21,14 @@ enum class ErrorKind : unsigned char { kUserError, kUnsupported, kBug, kOutOfMem
 
 constexpr std::string_view name_of(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::kUserError: return "user_error";
-    case ErrorKind::kUnsupported: return "unsupported";
-    case ErrorKind::kBug: return "bug";
-    case ErrorKind::kOutOfMemory: return "out_of_memory";
+    case ErrorKind::kUserError:
+      return "user_error";
+    case ErrorKind::kUnsupported:
+      return "unsupported";
+    case ErrorKind::kBug:
+      return "bug";
+    case ErrorKind::kOutOfMemory:
+      return "out_of_memory";
   }
   return "bug";
 }
@@ -34,9 +38,7 @@ struct Error {
   std::string message;
 
   // The same error, with what was being attempted put before its message ("while running aten::add: ...").
-  [[nodiscard]] Error within(std::string_view context) const {
-    return {kind, std::string(context) + ": " + message};
-  }
+  [[nodiscard]] Error within(std::string_view context) const { return {kind, std::string(context) + ": " + message}; }
 };
 
 inline Error user_error(std::string message) { return {ErrorKind::kUserError, std::move(message)}; }
@@ -100,16 +102,14 @@ class [[nodiscard]] Result {
 #define SINTER_CONCAT(a, b) SINTER_CONCAT_(a, b)
 
 // Hands a failure of `expr` (a Status or a Result) on to the caller.
-#define SINTER_RETURN_IF_ERROR(expr)                                \
-  do {                                                              \
-    if (auto sinter_status_ = (expr); !sinter_status_.ok())         \
-      return ::sinter::Error(sinter_status_.error());               \
+#define SINTER_RETURN_IF_ERROR(expr)                                                                        \
+  do {                                                                                                      \
+    if (auto sinter_status_ = (expr); !sinter_status_.ok()) return ::sinter::Error(sinter_status_.error()); \
   } while (false)
 
 // Declares or assigns `lhs` from the Result that `expr` gives, or hands its failure on to the caller.
-#define SINTER_ASSIGN_OR_RETURN(lhs, expr) \
-  SINTER_ASSIGN_OR_RETURN_(SINTER_CONCAT(sinter_result_, __LINE__), lhs, expr)
-#define SINTER_ASSIGN_OR_RETURN_(result, lhs, expr)          \
-  auto result = (expr);                                      \
-  if (!result.ok()) return ::sinter::Error(result.error());  \
+#define SINTER_ASSIGN_OR_RETURN(lhs, expr) SINTER_ASSIGN_OR_RETURN_(SINTER_CONCAT(sinter_result_, __LINE__), lhs, expr)
+#define SINTER_ASSIGN_OR_RETURN_(result, lhs, expr)         \
+  auto result = (expr);                                     \
+  if (!result.ok()) return ::sinter::Error(result.error()); \
   lhs = *std::move(result)

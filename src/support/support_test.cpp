@@ -180,10 +180,9 @@ TEST(Json, NestsAndEscapes) {
       .end_array()
       .field("nan", std::nan(""))
       .end_object();
-  EXPECT_EQ(json.take(),
-            R"({"a":1,"b":-2.5,"c":true,"text":"q\" b\\ n\n t\t \u0001 )"
-            "\xC3\xA9"
-            R"(","list":[18446744073709551615,-9223372036854775808,{},[],null],"nan":null})");
+  EXPECT_EQ(json.take(), R"({"a":1,"b":-2.5,"c":true,"text":"q\" b\\ n\n t\t \u0001 )"
+                         "\xC3\xA9"
+                         R"(","list":[18446744073709551615,-9223372036854775808,{},[],null],"nan":null})");
 }
 
 TEST(Json, StringsEndingInBracketsKeepTheirCommas) {
@@ -201,7 +200,7 @@ TEST(Json, InvalidUtf8IsReplaced) {
   const std::string bad = "\xEF\xBF\xBD";
   EXPECT_EQ(written("a\xFFz"), "\"a" + bad + "z\"");
   EXPECT_EQ(written("\xC3"), "\"" + bad + "\"");
-  EXPECT_EQ(written("\xC0\x80"), "\"" + bad + bad + "\"");          // overlong
+  EXPECT_EQ(written("\xC0\x80"), "\"" + bad + bad + "\"");            // overlong
   EXPECT_EQ(written("\xED\xA0\x80"), "\"" + bad + bad + bad + "\"");  // surrogate
   EXPECT_EQ(written("\xF0\x9F\x99\x82"), "\"\xF0\x9F\x99\x82\"");
 }
