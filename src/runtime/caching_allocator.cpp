@@ -523,7 +523,7 @@ Error CachingAllocator::out_of_memory_error(size_t bytes) const {
   return out_of_memory(std::move(text));
 }
 
-CachingAllocator& device_allocator() {
+CachingAllocator& caching_allocator() {
   static CachingAllocator& instance = *[] {
     static CachingAllocator* allocator = nullptr;
     allocator = new CachingAllocator;

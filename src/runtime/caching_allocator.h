@@ -135,6 +135,6 @@ class CachingAllocator {
 
 // The allocator of the process's one device. Process-wide because memory is: blocks outlive whoever allocated them.
 // Never destroyed.
-CachingAllocator& device_allocator();
+CachingAllocator& caching_allocator();
 
 }  // namespace sinter

@@ -294,7 +294,7 @@ TEST(CachingAllocatorTest, ThreadsShareIt) {
 
 #if !defined(__SANITIZE_THREAD__)  // TSan does not follow threads through fork
 TEST(CachingAllocatorTest, AChildOfForkGoesOn) {
-  CachingAllocator& allocator = device_allocator();
+  CachingAllocator& allocator = caching_allocator();
   void* before = allocator.allocate(5000000);
   std::memset(before, 7, 5000000);
   std::atomic<bool> stop{false};
