@@ -1,15 +1,13 @@
-"""find_package(sinter): a libtorch program outside the source tree, with no Python in the process."""
+"""find_package(sinter) by itself; tests/cpp builds and runs a program with it."""
 
 from __future__ import annotations
 
 import pathlib
-import shutil
 import sys
 
 import pytest
-from commands import ROOT, Done, outside_environment, run
+from commands import Done, outside_environment, run
 
-pytestmark = pytest.mark.slow
 BIN = pathlib.Path(sys.prefix, "bin")
 
 
@@ -20,19 +18,6 @@ def prefix() -> str:
 
 def configure(source: pathlib.Path, build: pathlib.Path, *more: str, ok: bool = True) -> Done:
     return run(BIN / "cmake", "-S", source, "-B", build, *more, env=outside_environment(), ok=ok)
-
-
-def test_the_cpp_example_builds_and_trains(prefix: str, tmp_path: pathlib.Path):
-    source, build = tmp_path / "source", tmp_path / "build"
-    shutil.copytree(ROOT / "examples" / "cpp", source)
-    launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-    configure(source, build, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release", *launcher)
-    run(BIN / "cmake", "--build", build, env=outside_environment())
-    programs = [path for path in build.iterdir() if path.is_file() and path.stat().st_mode & 0o111]
-    assert programs, "the example builds no program"
-    for program in programs:
-        run(program, cwd=tmp_path, env=outside_environment())
-        assert b"libpython" not in program.read_bytes()
 
 
 PROJECT = """
