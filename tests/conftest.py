@@ -1,4 +1,5 @@
 """Every test runs on the lazy device; without it nothing here means anything, so say so at once."""
+
 from __future__ import annotations
 
 import pathlib

@@ -1,7 +1,9 @@
 """Counts what the comparisons covered and prints it at the end."""
+
 from __future__ import annotations
 
 import pytest
+
 from conformance import op_runs
 
 

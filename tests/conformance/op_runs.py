@@ -1,10 +1,12 @@
 """One operator of PyTorch's own database, run on the device and on the CPU.
 
-`sessions(op, dtype)` yields every call that is to be compared: the function, the method and operator forms, aliases, in-place and
-out= variants, backward. `compare(calls)` runs them on both sides, all of them on the device before the first one is read (or one
-by one, with `lazy=False`), and says what differs. Which operators draw random numbers is seen from the CPU generator's state; of
-their results the metadata must match, and the same seed must give the same numbers twice.
+`calls_of(op, dtype)` yields every call that is to be compared: the function, the method and operator forms, aliases,
+in-place and out= variants, backward. `compare_calls(calls)` runs them on both sides, all of them on the device before
+the first one is read (or one by one, with `lazy=False`), and says what differs. Which operators draw random numbers is
+seen from the CPU generator's state; of their results the metadata must match, and the same seed must give the same
+numbers twice.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -105,9 +107,9 @@ def _plain_calls(op: OpInfo, index: int, sample: SampleInput, variants: Sequence
     for variant, candidates in functions.items():
         for function in filter(None, candidates if variant in variants else ()):
             yield Call(variant, index, label, arguments, _applied(function))
-    if "forward" in variants and any(t.dim() == 0 for t in tensors_of(arguments[1:])):
-        if any(t.dim() > 0 for t in tensors_of(arguments)):
-            yield Call("forward", index, f"{label} 0-dim on the CPU", arguments, _applied(op), scalars_stay=True)
+    scalar_beside = any(t.dim() == 0 for t in tensors_of(arguments[1:])) and any(t.dim() for t in tensors_of(arguments))
+    if "forward" in variants and scalar_beside:
+        yield Call("forward", index, f"{label} 0-dim on the CPU", arguments, _applied(op), scalars_stay=True)
     if "out" in variants and op.supports_out:
         yield from _out_calls(op, index, sample)
 
@@ -160,7 +162,12 @@ def _gradient_calls(op: OpInfo, index: int, sample: SampleInput, variants: Seque
     if "backward" in variants and any(t.requires_grad for t in tensors_of(arguments)):
         yield Call("backward", index, sample.name, arguments, lambda moved: backward(op, moved))
     inplace = op.inplace_variant
-    if "inplace_backward" in variants and inplace is not None and op.supports_inplace_autograd and not sample.broadcasts_input:
+    if (
+        "inplace_backward" in variants
+        and inplace is not None
+        and op.supports_inplace_autograd
+        and not sample.broadcasts_input
+    ):
         if not isinstance(sample.input, torch.Tensor) or not sample.input.requires_grad:
             return
 
@@ -190,7 +197,7 @@ def _run(call: Call, device: str, seeded: bool) -> Outcome:
         outcome.result = call.run(moved)
     except Exception as error:  # whatever the CPU raises, the device must
         outcome.error = error.with_traceback(None)
-    outcome.changed = [t._version != v for t, v in zip(outcome.mover.tensors, before)]
+    outcome.changed = [t._version != v for t, v in zip(outcome.mover.tensors, before, strict=False)]
     return outcome
 
 
@@ -214,14 +221,11 @@ def _differences(call: Call, want: Outcome, got: Outcome, values: bool) -> list[
             return []
         return [f"raises {_brief(got.error)}, the CPU {_brief(want.error)}"]
     values = values and not want.random
-    found = compare.differences(want.result, got.result, values=values, device=None)
+    found = compare.differences(want.result, got.result, values=values)
     mine, theirs = tensors_of(got.result), tensors_of(want.result)
-    if [t.is_cpu for t in theirs] != [t.is_cpu for t in mine] and under_test.IS_LAZY:
-        cpu = [i for i, t in enumerate(mine) if t.is_cpu]
-        if len(cpu) == len(mine) and not any(not t.is_cpu for t in got.mover.tensors):
-            cpu = []
-        if cpu:
-            found.append(f"results {cpu} lie on the CPU")
+    astray = [i for i, t in enumerate(mine) if t.device.type != under_test.NAME]
+    if astray and any(t.device.type == under_test.NAME for t in got.mover.tensors):
+        found.append(f"results {astray} lie on another device")
     all_theirs, all_mine = [*want.mover.tensors, *theirs], [*got.mover.tensors, *mine]
     if len(all_theirs) == len(all_mine):
         for what, rule in (("memory shared", compare.sharing), ("same objects", compare.identities)):
@@ -239,9 +243,13 @@ def _differences(call: Call, want: Outcome, got: Outcome, values: bool) -> list[
 def _input_differences(want: Outcome, got: Outcome) -> list[str]:
     """The arguments' whole memory after the call, also what lies between and beside their elements."""
     found = []
-    for i, (a, b) in enumerate(zip(want.mover.bases, got.mover.bases)):
+    for i, (a, b) in enumerate(zip(want.mover.bases, got.mover.bases, strict=False)):
         if not torch.equal(a, b.cpu()):
-            mine = [(x, y) for x, y in zip(want.mover.tensors, got.mover.tensors) if x.untyped_storage()._cdata == a.untyped_storage()._cdata]
+            mine = [
+                (x, y)
+                for x, y in zip(want.mover.tensors, got.mover.tensors, strict=False)
+                if x.untyped_storage()._cdata == a.untyped_storage()._cdata
+            ]
             if not mine or not all(compare.same_bits(x, y.cpu()) for x, y in mine if x.size() == y.size()):
                 found.append(f"memory of argument {i} differs after the call")
     return found
@@ -287,13 +295,18 @@ def compare_calls(calls: Sequence[Call], values: bool = True, lazy: bool = True)
         settle()
     if lazy and report.failures:  # one failing kernel takes its whole graph along: look at each by itself
         alone = compare_calls([call for call, _ in report.failures], values, lazy=False)
-        together = [(call, [f"only when recorded together: {line}" for line in found]) for call, found in report.failures
-                    if not any(call is other for other, _ in alone.failures)]
+        together = [
+            (call, [f"only when recorded together: {line}" for line in found])
+            for call, found in report.failures
+            if not any(call is other for other, _ in alone.failures)
+        ]
         report.failures = alone.failures + together
     return report
 
 
-def compare_op(op: OpInfo, dtype: torch.dtype, variants: Sequence[str] = VARIANTS, values: bool = True, lazy: bool = True) -> Report:
+def compare_op(
+    op: OpInfo, dtype: torch.dtype, variants: Sequence[str] = VARIANTS, values: bool = True, lazy: bool = True
+) -> Report:
     report = Report()
     for variant in variants:  # one variant at a time bounds what is held
         report.add(compare_calls(list(calls_of(op, dtype, [variant])), values, lazy))

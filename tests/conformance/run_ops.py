@@ -7,6 +7,7 @@
 
 Ends with the count of calls compared; exit status 1 where something differs.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -14,11 +15,15 @@ import pathlib
 import sys
 import time
 from collections import defaultdict
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 import torch
 from support import device as under_test
+
+if TYPE_CHECKING:
+    from conformance.op_runs import Report
 
 
 def main() -> int:
@@ -31,37 +36,46 @@ def main() -> int:
     parser.add_argument("-v", action="store_true", help="a line for each operator, and the arguments of failing calls")
     options = parser.parse_args()
     under_test.load_or_exit()
-    from conformance import op_runs
-    from conformance.exceptions import LEFT_OUT, UNINITIALISED
     from torch.testing._internal.common_methods_invocations import op_db
 
+    from conformance import op_runs
+    from conformance.exceptions import LEFT_OUT, UNINITIALISED
+
     dtypes = [getattr(torch, name) for name in options.dtype] if options.dtype else op_runs.DTYPES
-    variants = options.variant or op_runs.VARIANTS
     total, failing, start = op_runs.Report(), set(), time.perf_counter()
     for op in op_db:
-        chosen = op.name == options.op[1:] if options.op.startswith("=") else options.op in op.formatted_name or options.op in op.name
-        if not chosen or op.name in LEFT_OUT:
-            continue
-        for dtype in dtypes:
+        exact = options.op.startswith("=")
+        chosen = op.name == options.op[1:] if exact else options.op in f"{op.name} {op.formatted_name}"
+        for dtype in dtypes if chosen and op.name not in LEFT_OUT else ():
             begin = time.perf_counter()
-            report = op_runs.compare_op(op, dtype, variants, op.name not in UNINITIALISED, not options.now)
+            values = op.name not in UNINITIALISED
+            report = op_runs.compare_op(op, dtype, options.variant or op_runs.VARIANTS, values, not options.now)
+            seconds = time.perf_counter() - begin
             if options.v:
-                print(f"{op.formatted_name} {dtype}: {dict(report.calls)} {time.perf_counter() - begin:.2f} s", flush=True)
-            shown: dict[str, int] = defaultdict(int)
-            for call, found in report.failures:
-                failing.add(op.formatted_name)
-                shown[call.variant] += 1
-                if shown[call.variant] <= options.limit:
-                    print(f"FAIL {op.formatted_name} {dtype} {call.variant} sample {call.index} {call.label}: {'; '.join(found)[:600]}", flush=True)
-                    if options.v:
-                        print(f"     arguments: {call.arguments!r}"[:2000])
-            for variant, count in shown.items():
-                if count > options.limit:
-                    print(f"     ... {count} such calls of {op.formatted_name} {dtype} {variant}")
+                print(f"{op.formatted_name} {dtype}: {dict(report.calls)} {seconds:.2f} s", flush=True)
+            show(f"{op.formatted_name} {dtype}", report, options.limit, options.v)
             total.add(report)
-    print(f"{sum(total.calls.values())} calls compared in {time.perf_counter() - start:.0f} s: {dict(total.calls)}; random {total.random}; "
-          f"skipped {dict(total.skipped)}; failures {len(total.failures)} in {len(failing)} operators: {' '.join(sorted(failing))}")
+            if report.failures:
+                failing.add(op.formatted_name)
+    print(f"{sum(total.calls.values())} calls compared in {time.perf_counter() - start:.0f} s: {dict(total.calls)}")
+    print(f"random {total.random}; skipped {dict(total.skipped)}")
+    print(f"{len(total.failures)} failures in {len(failing)} operators: {' '.join(sorted(failing))}")
     return bool(total.failures)
+
+
+def show(title: str, report: Report, limit: int, arguments: bool) -> None:
+    """The first failures of each variant."""
+    shown: dict[str, int] = defaultdict(int)
+    for call, found in report.failures:
+        shown[call.variant] += 1
+        if shown[call.variant] <= limit:
+            what = f"{call.variant} sample {call.index} {call.label}"
+            print(f"FAIL {title} {what}: {'; '.join(found)[:600]}", flush=True)
+            if arguments:
+                print(f"     arguments: {call.arguments!r}"[:2000])
+    for variant, count in shown.items():
+        if count > limit:
+            print(f"     ... {count} such calls of {title} {variant}")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,22 @@
 """Every operator of PyTorch's database, all samples, against the CPU. See op_runs.py for what is compared."""
+
 from __future__ import annotations
 
 import pytest
-from conformance import op_runs
-from conformance.exceptions import LEFT_OUT, UNINITIALISED
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 
 import torch
+from conformance import op_runs
+from conformance.exceptions import LEFT_OUT, UNINITIALISED
 
 OPS = [op for op in op_db if op.name not in LEFT_OUT]
 FEW = slice(0, 3)  # what is shown of an operator's failures
 
 
-def check(op: OpInfo, request: pytest.FixtureRequest, lazy: bool, dtypes: tuple[torch.dtype, ...] = op_runs.DTYPES) -> None:
+def check(
+    op: OpInfo, request: pytest.FixtureRequest, lazy: bool, dtypes: tuple[torch.dtype, ...] = op_runs.DTYPES
+) -> None:
     total = op_runs.Report()
     lines = []
     for dtype in dtypes:
@@ -22,7 +25,9 @@ def check(op: OpInfo, request: pytest.FixtureRequest, lazy: bool, dtypes: tuple[
         for call, found in report.failures[FEW]:
             lines.append(f"{dtype} {call.variant} sample {call.index} {call.label}: {'; '.join(found)}")
     request.config.stash[op_runs.TOTALS].add(total)
-    assert not lines, f"{len(total.failures)} of {sum(total.calls.values())} calls differ from the CPU\n" + "\n".join(lines)
+    assert not lines, f"{len(total.failures)} of {sum(total.calls.values())} calls differ from the CPU\n" + "\n".join(
+        lines
+    )
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.formatted_name)

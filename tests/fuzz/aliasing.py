@@ -7,6 +7,7 @@
 
 A failing seed is shrunk to the fewest statements that still disagree.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -20,14 +21,16 @@ from collections.abc import Callable
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
-from fuzz.program import Trace, disagreement, execute, helpers, shrink
-
 import torch
+from fuzz import grammar
+from fuzz.program import Trace, disagreement, execute, helpers, shrink
 from support import device as under_test
 
-DTYPES = [torch.float32, torch.float32, torch.float32, torch.float64, torch.int64, torch.int32, torch.bool, torch.uint8,
-          torch.bfloat16, torch.complex64]
-MAX_TENSORS, MAX_NUMEL = 14, 400
+DTYPES = [
+    *(torch.float32, torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.complex64),
+    *(torch.int64, torch.int32, torch.uint8, torch.bool),
+]
+MAX_TENSORS, MAX_NUMEL, MAX_BYTES = 14, 400, 1 << 15
 
 
 class Builder:
@@ -42,35 +45,15 @@ class Builder:
         self.hosts: list[str] = []  # tensors on the CPU
         self.count = 0
 
-    # choosing
-    def pick(self, test: Callable[[torch.Tensor], bool] = lambda t: True) -> str | None:
-        fitting = [n for n in self.names if test(self.scope[n])]
-        return self.rng.choice(fitting) if fitting else None
+    def build(self, length: int) -> list[str]:
+        rules, weights = zip(*RULES, strict=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            create(self)
+            for _ in range(length):
+                self.rng.choices(rules, weights)[0](self)
+        return self.program
 
-    def tensor(self, name: str) -> torch.Tensor:
-        return self.scope[name]
-
-    def dim(self, t: torch.Tensor) -> int:
-        return self.rng.randrange(-t.dim(), t.dim())
-
-    def name(self) -> str:
-        """A variable for a result: mostly a new one, sometimes one that loses its old value."""
-        if self.names and (len(self.names) >= MAX_TENSORS or self.rng.random() < 0.15):
-            return self.rng.choice(self.names)
-        self.count += 1
-        return f"t{self.count}"
-
-    def size(self) -> tuple[int, ...]:
-        return tuple(self.rng.choice((1, 2, 3, 4, 5)) for _ in range(self.rng.choice((0, 1, 1, 2, 2, 2, 3, 3, 4))))
-
-    def scalar(self, t: torch.Tensor) -> str:
-        if t.dtype is torch.bool:
-            return self.rng.choice(("True", "False"))
-        if t.dtype.is_floating_point or t.dtype.is_complex:
-            return self.rng.choice(("2", "-1", "0.5", "3.0", "0"))
-        return self.rng.choice(("2", "1", "3", "0"))
-
-    # growing
     def emit(self, statement: str, *targets: str) -> bool:
         """Whether it ran through."""
         self.program.append(statement)
@@ -82,246 +65,177 @@ class Builder:
                 known.append(target)
             if target in other:
                 other.remove(target)
-        for name in [n for n in self.names if self.scope[n].numel() > MAX_NUMEL or self.scope[n].untyped_storage().nbytes() > 8 * 4096]:
-            self.drop(name)
+        for name in list(self.names):
+            t = self.scope[name]
+            if t.numel() > MAX_NUMEL or t.untyped_storage().nbytes() > MAX_BYTES:
+                self.drop(name)
         return True
-
-    def sharing(self, name: str) -> list[str]:
-        """The variables over the same storage, this one included."""
-        storage = self.scope[name].untyped_storage()._cdata
-        return [n for n in self.names if self.scope[n].untyped_storage()._cdata == storage]
 
     def drop(self, name: str) -> None:
         self.program.append(f"del {name}")
         del self.scope[name]
         self.names.remove(name)
 
-    def build(self, length: int) -> list[str]:
-        rules = [rule for rule, weight in RULES for _ in range(weight)]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            create(self)
-            for _ in range(length):
-                self.rng.choice(rules)(self)
-        return self.program
+    def sharing(self, name: str) -> list[str]:
+        """The variables over the same storage, this one included."""
+        storage = self.scope[name].untyped_storage()._cdata
+        return [n for n in self.names if self.scope[n].untyped_storage()._cdata == storage]
+
+    def pick(self, test: Callable[[torch.Tensor], bool] = lambda t: True) -> str | None:
+        fitting = [n for n in self.names if test(self.scope[n])]
+        return self.rng.choice(fitting) if fitting else None
+
+    def target(self) -> str:
+        """A variable for a result: mostly a new one, sometimes one that loses its old value."""
+        if self.names and (len(self.names) >= MAX_TENSORS or self.rng.random() < 0.15):
+            return self.rng.choice(self.names)
+        self.count += 1
+        return f"t{self.count}"
+
+    def size(self) -> tuple[int, ...]:
+        return tuple(self.rng.choice((1, 2, 3, 4, 5)) for _ in range(self.rng.choice((0, 1, 1, 2, 2, 2, 3, 3, 4))))
+
+    def fill_in(self, choices: list[tuple[str, str]], n: str) -> str | None:
+        """One of the forms that fit the tensor, filled in."""
+        t = self.scope[n]
+        a, b = n, self.rng.choice(self.names)
+        facts = {
+            "": True,
+            "full": t.numel() > 0,
+            "complex": t.is_complex(),
+            "pairs": t.dim() > 0 and t.size(-1) == 2 and t.dtype in (torch.float32, torch.float64),
+            "dim": t.dim() > 0,
+            "length": t.dim() > 0 and t.numel() > 0,
+            "matrix": t.dim() == 2,
+            "same dtype": t.dtype == self.scope[b].dtype,
+        }
+        # half of the time the forms that ask for something, which otherwise drown among the others
+        fitting = [pair for pair in choices if facts[pair[0]]]
+        special = [pair for pair in fitting if pair[0]]
+        form = self.rng.choice(special if special and self.rng.random() < 0.5 else fitting)[1]
+        return form.format(n=n, a=a, b=b, **self._operands(t), **self._places(t))
+
+    def _operands(self, t: torch.Tensor) -> dict[str, object]:
+        def broadcasts(o: torch.Tensor) -> bool:
+            if o.dim() > t.dim() or (o.is_complex() and not t.is_complex()):
+                return False
+            return all(x in (1, y) for x, y in zip(reversed(o.size()), reversed(t.size()), strict=False))
+
+        if t.dtype is torch.bool:
+            scalar = self.rng.choice(("True", "False"))
+        else:
+            scalar = self.rng.choice(
+                ("2", "-1", "0.5", "3.0", "0") if t.dtype.is_floating_point else ("2", "1", "3", "0")
+            )
+        partner = self.pick(broadcasts) or self.rng.choice(self.names)
+        either = partner if self.rng.random() < 0.8 else scalar
+        dtype = self.rng.choice(DTYPES)
+        return {"o": either, "m": partner, "s": scalar, "D": dtype, "z": self.size()}
+
+    def _places(self, t: torch.Tensor) -> dict[str, object]:
+        divisors = [f for f in range(1, t.numel() + 1) if t.numel() % f == 0] or [1]
+        room = t.untyped_storage().nbytes() // t.element_size()
+        rank = self.rng.randrange(4)
+        size = [self.rng.choice((1, 2, 3)) for _ in range(rank)]
+        stride = [self.rng.choice((0, 1, 1, 2, 3, 4)) for _ in range(rank)]
+        reach = sum((s - 1) * st for s, st in zip(size, stride, strict=True))
+        beyond = 1 if self.rng.random() < 0.05 else 0
+        offset = self.rng.randrange(max(1, room - reach + beyond))
+        places: dict[str, object] = {"f": self.rng.choice(divisors), "as": f"{size}, {stride}, {offset}"}
+        if t.dim():
+            d, e = self.rng.randrange(-t.dim(), t.dim()), self.rng.randrange(-t.dim(), t.dim())
+            i = self.rng.randrange(max(1, t.size(d)))
+            places |= {"d": d, "e": e, "i": i, "p": self.rng.sample(range(t.dim()), t.dim())}
+            places |= {
+                "k": self.rng.randrange(max(1, t.size(d))) + 1,
+                "rest": self.rng.randrange(t.size(d) - i + 1 or 1),
+            }
+        return places
 
 
-# ------------------------------------------------------------------------------------------------ where tensors come from
+# ---------------------------------------------------------------------------------------------- the kinds of statement
 
 
 def create(b: Builder) -> None:
-    name, size, dtype = b.name(), b.size(), b.rng.choice(DTYPES)
-    kind = b.rng.randrange(6)
-    if kind < 3:
-        b.emit(f"{name} = new({b.rng.randrange(1000)}, {size}, {dtype})", name)
-    elif kind == 3:
-        b.emit(f"{name} = torch.{b.rng.choice(('zeros', 'ones'))}({size}, dtype={dtype}, device=D)", name)
-    elif kind == 4:
-        value = "True" if dtype is torch.bool else "3"
-        b.emit(f"{name} = torch.full({size}, {value}, dtype={dtype}, device=D)", name)
-    else:
-        n = b.rng.randrange(1, 30)
-        b.emit(f"{name} = torch.arange({n}, dtype={torch.int64 if dtype is torch.bool else dtype}, device=D)", name)
+    name, size, dtype = b.target(), b.size(), b.rng.choice(DTYPES)
+    value = "True" if dtype is torch.bool else "3"
+    counting = torch.int64 if dtype is torch.bool else dtype
+    statement = b.rng.choice(
+        (
+            f"new({b.rng.randrange(1000)}, {size}, {dtype})",
+            f"new({b.rng.randrange(1000)}, {size}, {dtype})",
+            f"torch.zeros({size}, dtype={dtype}, device=D)",
+            f"torch.full({size}, {value}, dtype={dtype}, device=D)",
+            f"torch.arange({b.rng.randrange(1, 30)}, dtype={counting}, device=D)",
+        )
+    )
+    b.emit(f"{name} = {statement}", name)
 
 
 def host(b: Builder) -> None:
     """Between host and device: what the host does to its tensor later must not show on the device."""
-    kind, source = b.rng.randrange(5), b.pick()
-    if kind == 0 or not b.hosts:
-        name = f"h{b.rng.randrange(3)}"
+    kind, source, name = b.rng.randrange(5), b.pick(), f"h{b.rng.randrange(3)}"
+    chosen = b.rng.choice(b.hosts) if b.hosts else None
+    if kind == 0 or chosen is None or source is None:
         b.emit(f"{name} = data({b.rng.randrange(1000)}, {b.size()}, {b.rng.choice(DTYPES)})", name)
-    elif kind == 1 and source:
-        name = f"h{b.rng.randrange(3)}"
+    elif kind == 1:
         b.emit(f"{name} = download({source})", name)
     elif kind == 2:
-        name = b.name()
-        b.emit(f"{name} = upload({b.rng.choice(b.hosts)})", name)
-        b.emit(f"{b.rng.choice(b.hosts)}.fill_(1)")
-    elif kind == 3 and source:
-        chosen = b.rng.choice(b.hosts)
-        b.emit(f"{source}.copy_({chosen}{b.rng.choice(('', '', ', non_blocking=True'))})")
+        target = b.target()
+        b.emit(f"{target} = upload({chosen})", target)
+        b.emit(f"{chosen}.fill_(1)")
+    elif kind == 3:
+        b.emit(f"{source}.copy_({chosen}{b.rng.choice(('', ', non_blocking=True'))})")
         b.emit(f"{chosen}.zero_()")
-    elif source:
-        b.emit(f"{b.rng.choice(b.hosts)}.copy_({source})")
+    else:
+        b.emit(f"{chosen}.copy_({source})")
 
 
-# ------------------------------------------------------------------------------------------------ views
+def result(choices: list[tuple[str, str]]) -> Callable[[Builder], None]:
+    """A statement whose value is kept."""
+
+    def rule(b: Builder) -> None:
+        if n := b.pick():
+            expression, target = b.fill_in(choices, n), b.target()
+            b.emit(f"{target} = {expression}", target)
+
+    return rule
 
 
-def _shape_views(b: Builder, n: str, t: torch.Tensor) -> list[str]:
-    factors = [d for d in range(1, t.numel() + 1) if t.numel() % d == 0] or [1]
-    f = b.rng.choice(factors)
-    return [f"{n}.view({f}, -1)" if t.numel() else f"{n}.view({tuple(t.size())})", f"{n}.reshape({f}, -1)" if t.numel() else f"{n}.flatten()",
-            f"{n}.flatten()", f"{n}.view(-1)", f"{n}.ravel()", f"{n}.view_as({n})"]
+def effect(choices: list[tuple[str, str]]) -> Callable[[Builder], None]:
+    def rule(b: Builder) -> None:
+        if n := b.pick():
+            b.emit(b.fill_in(choices, n))
 
-
-def _dim_views(b: Builder, n: str, t: torch.Tensor) -> list[str]:
-    d, e = b.dim(t), b.dim(t)
-    length, order = t.size(d), b.rng.sample(range(t.dim()), t.dim())
-    start = b.rng.randrange(length + 1)
-    found = [f"{n}.transpose({d}, {e})", f"{n}.permute({order})", f"{n}.unsqueeze({d})", f"{n}.squeeze({d})", f"{n}.movedim({d}, {e})",
-             f"{n}.narrow({d}, {start}, {b.rng.randrange(length - start + 1)})", f"{n}[{start}:]", f"{n}[..., ::{b.rng.choice((1, 2, 3))}]",
-             f"{n}.expand(2, {', '.join(['-1'] * t.dim())})", f"{n}.mT" if t.dim() >= 2 else f"{n}[None]",
-             f"{n}[..., None]", f"{n}.squeeze()", f"torch.broadcast_to({n}, {(3, *t.size())})"]
-    if length:
-        i = b.rng.randrange(-length, length)
-        k = b.rng.randrange(1, length + 1)
-        found += [f"{n}.select({d}, {i})", f"{n}.unfold({d}, {k}, {b.rng.choice((1, 2, 3))})", f"{n}.select({d}, {i})",
-                  f"{n}.chunk({b.rng.choice((2, 3))}, {d})[-1]", f"{n}.split({k}, {d})[0]", f"{n}.unbind({d})[{i}]",
-                  f"{n}.unflatten({d}, (-1, 1))", f"{n}.tensor_split(2, {d})[0]"]
-    if t.dim() >= 2:
-        found += [f"{n}.diagonal({b.rng.choice((-1, 0, 1))}, {d}, {e})", f"{n}.t()", f"{n}.swapaxes({d}, {e})"]
-    return found
-
-
-def _strided_views(b: Builder, n: str, t: torch.Tensor) -> list[str]:
-    """as_strided anywhere into the storage, overlapping or not, now and then beyond its end."""
-    room = t.untyped_storage().nbytes() // t.element_size()
-    rank = b.rng.randrange(4)
-    size = [b.rng.choice((1, 2, 3)) for _ in range(rank)]
-    stride = [b.rng.choice((0, 1, 1, 2, 3, 4)) for _ in range(rank)]
-    reach = sum((s - 1) * st for s, st in zip(size, stride))
-    offset = b.rng.randrange(max(1, room - reach + (1 if b.rng.random() < 0.05 else 0)))
-    return [f"{n}.as_strided({size}, {stride}, {offset})", f"torch.as_strided({n}, {size}, {stride})"]
-
-
-def _kind_views(b: Builder, n: str, t: torch.Tensor) -> list[str]:
-    found = [f"{n}.detach()", f"{n}.data", f"{n}.view({b.rng.choice(DTYPES)})", f"{n}.contiguous()", f"{n}.to({b.rng.choice(DTYPES)})",
-             f"{n}.to(D)", f"{n}.conj()", f"{n}.real", f"torch.ops.aten.alias({n})", f"{n}.resolve_conj()"]
-    if t.is_complex():
-        found += [f"{n}.imag", f"torch.view_as_real({n}.resolve_conj())", f"{n}.conj()", f"{n}.conj().imag", f"{n}.H" if t.dim() == 2 else f"{n}.adjoint()"]
-    if t.dim() and t.size(-1) == 2 and t.dtype in (torch.float32, torch.float64):
-        found.append(f"torch.view_as_complex({n})")
-    return found
-
-
-def view(b: Builder) -> None:
-    n = b.pick()
-    if not n:
-        return
-    t = b.tensor(n)
-    groups = [_shape_views, _kind_views, _strided_views] + ([_dim_views] * 4 if t.dim() else [])
-    target = b.name()
-    b.emit(f"{target} = {b.rng.choice(b.rng.choice(groups)(b, n, t))}", target)
-
-
-# ------------------------------------------------------------------------------------------------ writes
-
-
-def _fitting(b: Builder, t: torch.Tensor) -> str:
-    """An operand that broadcasts to t, if there is one."""
-
-    def fits(o: torch.Tensor) -> bool:
-        if o.dim() > t.dim() or (o.is_complex() and not t.is_complex()):
-            return False
-        return all(x in (1, y) for x, y in zip(reversed(o.size()), reversed(t.size())))
-
-    return b.pick(fits) or b.scalar(t)
-
-
-def write(b: Builder) -> None:
-    n = b.pick()
-    if not n:
-        return
-    t = b.tensor(n)
-    other, s = _fitting(b, t), b.scalar(t)
-    tensor_other = other if other in b.names else n
-    found = [f"{n}.add_({other})", f"{n}.mul_({s})", f"{n}.fill_({s})", f"{n}.zero_()", f"{n}.copy_({tensor_other})", f"{n}[...] = {other}",
-             f"{n}.sub_({other}, alpha=2)", f"{n} += {other}", f"{n}.copy_({tensor_other})", f"{n}.set_({n})", f"{n}.neg_()", f"{n}.abs_()",
-             f"{n}.clamp_(-2, 2)", f"{n}.masked_fill_({n} == 1, {s})", f"{n}.mul_({other})", f"{n}.addcmul_({tensor_other}, {n})",
-             f"torch._foreach_add_([{n}, {tensor_other}], 1)", f"{n}.bitwise_not_()", f"{n}.relu_()", f"{n}.sign_()", f"{n}.eq_({other})",
-             f"{n}[{n} > 0] = {s}", f"{n}.logical_not_()", f"{n}.fill_({n}.sum())", f"torch._foreach_copy_([{n}], [{tensor_other}])"]
-    if t.dim():
-        d = b.dim(t)
-        length = t.size(d)
-        found += [f"{n}[:1] = {s}", f"{n}[..., ::2].add_({s})", f"{n}.cumsum_({d})", f"{n}.squeeze_()", f"{n}.unsqueeze_({d})",
-                  f"{n}.transpose_({d}, {b.dim(t)})", f"{n}[-1] = {n}[0]", f"{n}.transpose({d}, 0).mul_({s})", f"{n}[:-1].copy_({n}[1:])",
-                  f"{n}.t_()"]
-        if length:
-            i = [b.rng.randrange(length) for _ in range(b.rng.choice((1, 2)))]
-            found += [f"{n}.index_fill_({d}, torch.tensor({i}, device=D), {s})", f"{n}.index_add_({d}, torch.tensor({i}, device=D), {n}.narrow({d}, 0, 1).expand_as({n}).narrow({d}, 0, {min(len(i), length)}))",
-                      f"{n}.scatter_({d}, torch.zeros_like({n}, dtype=torch.int64), {s})", f"{n}.index_copy_({d}, torch.tensor({i[:1]}, device=D), {n}.narrow({d}, 0, 1))",
-                      f"{n}[torch.tensor({i}, device=D)] = {s}", f"{n}.select({d}, {i[0]}).add_({s})"]
-    if t.dim() == 2:
-        found += [f"{n}.tril_()", f"{n}.fill_diagonal_({s})", f"{n}.t_()"]
-    b.emit(b.rng.choice(found))
+    return rule
 
 
 def memory(b: Builder) -> None:
-    """What changes the memory under a tensor."""
-    n, o = b.pick(), b.pick()
-    if not n or not o:
-        return
-    t = b.tensor(n)
-    size = b.size()
-    found = [f"{n}.resize_({size})", f"{n}.resize_as_({o})", f"{n}.set_({o})", f"{n}.set_({o}.untyped_storage(), {b.tensor(o).storage_offset()}, {tuple(b.tensor(o).size())}, {tuple(b.tensor(o).stride())})" if t.dtype == b.tensor(o).dtype else f"{n}.set_({o})",
-             f"{n}.data = {o}", f"{n}.data = {o}.clone()", f"{n}.set_()", f"{n}.as_strided_({tuple(t.size())}, {tuple(t.stride())}, {t.storage_offset()})",
-             f"{n}.detach_()", f"{n} = {o}", f"{n}.untyped_storage().resize_({t.untyped_storage().nbytes()})"]
-    statement = b.rng.choice(found)
-    grows = statement.startswith((f"{n}.resize_(", f"{n}.resize_as_("))
-    b.emit(statement)
-    if grows and n in b.names and b.tensor(n).numel():
-        b.emit(f"{n}.fill_({b.scalar(b.tensor(n))})")  # bytes that nobody wrote may differ
-        storage = f"torch.empty(0, dtype=torch.uint8, device=D).set_({n}.untyped_storage())"
-        b.emit(f"{storage}.fill_(1)")
+    """What changes the memory under a tensor. Bytes that nobody wrote may differ: resize_ gets its written."""
+    if n := b.pick():
+        b.emit(b.fill_in(grammar.MEMORY, n))
+        if ".resize_" in b.program[-1] and n in b.names:
+            b.emit(f"torch.empty(0, dtype=torch.uint8, device=D).set_({n}.untyped_storage()).fill_(1)")
 
 
 def out(b: Builder) -> None:
-    """out= into any tensor. Memory that nobody wrote may differ, so a target that would have to grow shares none with the operands,
-    and a target that grew before the call raised is dropped."""
-    n, a, o = b.pick(), b.pick(), b.pick()
-    if not n or not a or not o:
-        return
-    t = b.tensor(a)
-    found = [f"torch.add({a}, {o}, out={n})", f"torch.mul({a}, 2, out={n})", f"torch.cat([{a}, {a}], out={n})", f"torch.sum({a}, out={n})",
-             f"torch.clamp({a}, -1, 1, out={n})", f"torch.abs({a}, out={n})", f"torch.where({a} > 0, {a}, {o}, out={n})", f"torch.stack([{a}, {a}], out={n})"]
-    if t.dim():
-        d = b.dim(t)
-        found += [f"torch.cumsum({a}, {d}, out={n})", f"torch.sum({a}, {d}, out={n})", f"torch.index_select({a}, {d}, torch.tensor([0], device=D), out={n})"]
-    if t.dim() == 2:
-        found += [f"torch.mm({a}, {a}.t(), out={n})", f"torch.tril({a}, out={n})"]
-    statement = b.rng.choice(found)
-    shared = b.sharing(n)
-    if a in shared or o in shared:
-        try:
-            if eval(statement.replace(f", out={n})", ")"), b.scope).size() != b.tensor(n).size():
-                return
-        except Exception:
-            return
-    size = b.tensor(n).size()
-    if not b.emit(statement) and b.tensor(n).size() != size:
-        for name in shared:
-            b.drop(name)
-
-
-# ------------------------------------------------------------------------------------------------ pure operators, reads, ends
-
-
-def compute(b: Builder) -> None:
+    """out= into any tensor. Memory that nobody wrote may differ, so a target that would have to grow shares none with
+    the operands, and a target that grew before the call raised is dropped."""
     n = b.pick()
     if not n:
         return
-    t = b.tensor(n)
-    other, s = _fitting(b, t), b.scalar(t)
-    found = [f"{n} + {other}", f"{n} * {s}", f"{n}.clone()", f"torch.cat([{n}, {n}])", f"{n}.sum()", f"torch.where({n} == {s}, {n}, {other})", f"{n}.to({b.rng.choice(DTYPES)}, copy=True)",
-             f"torch.zeros_like({n})", f"{n}.clone(memory_format=torch.contiguous_format)", f"torch.stack([{n}, {n}], -1)", f"{n} == {other}", f"{n}.new_zeros({b.size()})", f"{n}[{n} > 0]",
-             f"-{n}", f"torch.maximum({n}, {n})"]
-    if t.dim():
-        d = b.dim(t)
-        found += [f"{n}.sum({d})", f"{n}.flip({d})", f"{n}.roll(1, {d})", f"{n}.cumsum({d})", f"{n}.amax({d})", f"{n}.sort({d}, stable=True)[0]", f"{n}.repeat({', '.join(['2'] * t.dim())})"]
-        if t.size(d):
-            found += [f"{n}.index_select({d}, torch.tensor([0, -1 + {t.size(d)}], device=D))", f"{n}[torch.tensor([0], device=D)]"]
-    if t.dim() == 2:
-        found += [f"{n} @ {n}.t()", f"{n}.tril()"]
-    target = b.name()
-    b.emit(f"{target} = {b.rng.choice(found)}", target)
-
-
-def look(b: Builder) -> None:
-    n = b.pick()
-    if n:
-        b.emit(b.rng.choice((f"read({n})", f"read({n})", f"item({n}.sum())", "sync()", "end_graph()", f"item(bool(({n} == 0).any()))",
-                             f"item({n}.tolist())", f"item(torch.equal({n}, {n}))", f"item({n}.data_ptr() == {n}.detach().data_ptr())")))
+    a, o = b.rng.choice(b.names), b.rng.choice(b.names)
+    form = b.rng.choice(grammar.OUTS)[1]
+    shared, size = b.sharing(n), b.scope[n].size()
+    if a in shared or o in shared:
+        try:
+            if eval(form.format(n="None", a=a, b=o), b.scope).size() != size:
+                return
+        except Exception:
+            return
+    if not b.emit(form.format(n=n, a=a, b=o)) and b.scope[n].size() != size:
+        for name in shared:
+            b.drop(name)
 
 
 def forget(b: Builder) -> None:
@@ -330,17 +244,23 @@ def forget(b: Builder) -> None:
 
 
 RULES: list[tuple[Callable[[Builder], None], int]] = [
-    (create, 2), (host, 2), (view, 10), (write, 10), (memory, 2), (out, 3), (compute, 5), (look, 2), (forget, 1),
+    (create, 2),
+    (host, 2),
+    (result(grammar.VIEWS), 10),
+    (result(grammar.PURE), 5),
+    (effect(grammar.WRITES), 10),
+    (effect(grammar.READS), 2),
+    (memory, 2),
+    (out, 3),
+    (forget, 1),
 ]
+
+
+# ---------------------------------------------------------------------------------------------- the command line
 
 
 def build(seed: int, length: int = 40) -> list[str]:
     return Builder(seed).build(length)
-
-
-def check(seed: int, length: int) -> tuple[list[str], list[str]]:
-    program = build(seed, length)
-    return program, disagreement(program)
 
 
 def _isolated(seed: int, length: int) -> int:
@@ -348,7 +268,7 @@ def _isolated(seed: int, length: int) -> int:
     child = os.fork()
     if child == 0:
         under_test.load_or_exit()
-        os._exit(1 if check(seed, length)[1] else 0)
+        os._exit(1 if disagreement(build(seed, length)) else 0)
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status)
 
@@ -372,17 +292,18 @@ def main() -> int:
                 failed.append(seed)
                 print(f"seed {seed}: {f'ended by signal {-status}' if status < 0 else 'differs'}", flush=True)
             continue
-        program, found = check(seed, options.length)
+        program = build(seed, options.length)
         if options.print:
             print("\n".join(program), flush=True)
-        if found:
+        if found := disagreement(program):
             failed.append(seed)
             print(f"seed {seed}: {'; '.join(found)[:800]}", flush=True)
             if not options.no_shrink:
                 program = shrink(program)
                 print("    " + "\n    ".join(program))
                 print(f"    # {'; '.join(disagreement(program))[:800]}", flush=True)
-    print(f"{options.count} programs in {time.perf_counter() - start:.1f} s, {len(failed)} differ{': ' if failed else ''}{failed[:20] if failed else ''}")
+    seconds = time.perf_counter() - start
+    print(f"{options.count} programs in {seconds:.1f} s, {len(failed)} differ: {failed[:20]}")
     return bool(failed)
 
 

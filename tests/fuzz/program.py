@@ -1,9 +1,10 @@
 """Straight-line programs over tensors, run on the CPU and on the device.
 
-A program is a list of Python statements. Each sees `torch`, the device as `D`, its own variables and the helpers below; one that
-raises is skipped, and must raise the same exception on both sides. After the last statement every variable that is left must be
-equal: value, size, stride, offset, dtype, version counter, and which ones share memory.
+A program is a list of Python statements. Each sees `torch`, the device as `D`, its own variables and the helpers
+below; one that raises is skipped, and must raise the same exception on both sides. After the last statement every
+variable that is left must be equal: value, size, stride, offset, dtype, version counter, and which ones share memory.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -84,14 +85,16 @@ def run(program: list[str], device: str) -> Trace:
         warnings.simplefilter("ignore")
         for trace.line, statement in enumerate(program):
             execute(statement, scope, trace)
-    trace.variables = {name: value for name, value in scope.items() if name not in fixed and isinstance(value, torch.Tensor)}
+    trace.variables = {
+        name: value for name, value in scope.items() if name not in fixed and isinstance(value, torch.Tensor)
+    }
     return trace
 
 
 def differences(want: Trace, got: Trace) -> list[str]:
     """What the second run did otherwise than the first."""
     found = []
-    for a, b in zip(want.events, got.events):
+    for a, b in zip(want.events, got.events, strict=False):
         if a[:2] != b[:2]:
             return [*found, f"line {min(a[0], b[0])}: {_event(a)} against {_event(b)}"]
         if a[1] == "raises" and a[2][0] is not b[2][0]:
@@ -110,12 +113,12 @@ def differences(want: Trace, got: Trace) -> list[str]:
         found += compare.differences(a, b, name)
     sharing = [compare.sharing(list(t.variables.values())) for t in (want, got)]
     if sharing[0] != sharing[1]:
-        found.append(f"memory shared: {dict(zip(want.variables, sharing[0]))} against {dict(zip(want.variables, sharing[1]))}")
+        found.append(f"memory shared by {list(want.variables)}: {sharing[0]} against {sharing[1]}")
     return found
 
 
 def _event(event: tuple[int, str, Any]) -> str:
-    line, what, value = event
+    _line, what, value = event
     return f"raises {value[0].__name__}({' '.join(value[1].split())[:120]})" if what == "raises" else what
 
 

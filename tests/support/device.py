@@ -1,10 +1,12 @@
 """The device under test.
 
-`SINTER_TEST_DEVICE` names it. The default is the lazy device; "cpu" compares the CPU with itself, which checks the tests
-themselves and finds operators that are not repeatable on the CPU either.
+`SINTER_TEST_DEVICE` names it. The default is the lazy device; "cpu" compares the CPU with itself, which checks the
+tests themselves and finds operators that are not repeatable on the CPU either.
 """
+
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pathlib
@@ -24,11 +26,11 @@ def load() -> str | None:
     if not IS_LAZY:
         return None
     try:
-        import torch_sinter
+        importlib.import_module("torch_sinter")
     except ImportError:
         sys.path.insert(0, str(ROOT / "python"))
         try:
-            import torch_sinter  # noqa: F401
+            importlib.import_module("torch_sinter")
         except ImportError as problem:
             return f"torch_sinter cannot be imported ({problem}): run `make setup`"
     try:

@@ -1,9 +1,10 @@
 """Copies of argument trees that look the same from every side.
 
-A Mover copies whole storages and lays the same views over them, so sizes, strides, offsets, conjugate and negative bits and the
-sharing of memory between arguments survive. Tensors arrive as leaves. The same object twice stays the same object twice.
-Moving to "cpu" makes an independent copy: both sides of a comparison start from one.
+A Mover copies whole storages and lays the same views over them, so sizes, strides, offsets, conjugate and negative
+bits and the sharing of memory between arguments survive. Tensors arrive as leaves. The same object twice stays the
+same object twice. Moving to "cpu" makes an independent copy: both sides of a comparison start from one.
 """
+
 from __future__ import annotations
 
 from typing import Any
