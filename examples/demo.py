@@ -75,7 +75,7 @@ def fresh_run(script, device, steps):
     before = status_kib("VmRSS")
     start = time.perf_counter()
     first = None
-    for _, loss in module.train(device, steps, data):
+    for loss in module.train(module.build(), device, steps, data):
         value = loss.item()
         if first is None:
             first = time.perf_counter() - start
@@ -130,19 +130,20 @@ class Bar:
 
 
 def compare(console, script, devices, steps):
-    """Trains on all devices, one step each in turn. Returns per device: milliseconds and losses of each step, and the model."""
+    """Trains on all devices, one step each in turn. Returns by device: milliseconds and losses of all steps, accuracy."""
     import importlib
 
     module = importlib.import_module(script)
     data = module.read_text() if hasattr(module, "read_text") else module.read_images()
-    runs = {device: module.train(device, steps, data) for device in devices}
-    times, losses, models = {d: [] for d in devices}, {d: [] for d in devices}, {}
+    models = {device: module.build() for device in devices}
+    runs = {device: module.train(models[device], device, steps, data) for device in devices}
+    times, losses = {d: [] for d in devices}, {d: [] for d in devices}
     with Bar(console, SCRIPTS[script]["title"], steps) as bar:
         for step in range(steps):
             # Who goes first alternates: the second finds the caches in another state than the first.
             for device in devices if step % 2 == 0 else devices[::-1]:
                 start = time.perf_counter()
-                models[device], loss = next(runs[device])
+                loss = next(runs[device])
                 losses[device].append(loss.item())
                 times[device].append((time.perf_counter() - start) * 1e3)
             bar.advance("loss " + "  ".join(f"{device} {losses[device][-1]:.4f}" for device in devices))
@@ -170,7 +171,15 @@ def main():
     table = Table()
     table.add_column("model")
     table.add_column("device")
-    for name in ("ms a step", "first step", "peak memory", "loss at start", "loss at end", "largest difference", "test accuracy"):
+    for name in (
+        "ms a step",
+        "first step",
+        "peak memory",
+        "loss at start",
+        "loss at end",
+        "largest difference",
+        "test accuracy",
+    ):
         table.add_column(name, justify="right")
     problems = []
     for script, about in SCRIPTS.items():
@@ -198,9 +207,13 @@ def main():
                 f"{accuracy[device]:.3f}" if device in accuracy else "",
             )
             if not end <= about["learned"] * losses[device][0]:
-                problems.append(f"{about['title']} on {device} does not learn: loss {losses[device][0]:.4f} -> {end:.4f}")
+                problems.append(
+                    f"{about['title']} on {device} does not learn: loss {losses[device][0]:.4f} -> {end:.4f}"
+                )
             if not difference <= about["tolerance"]:
-                problems.append(f"{about['title']}: losses of {device} and {base} differ by {difference:.3g}, allowed {about['tolerance']}")
+                problems.append(
+                    f"{about['title']}: losses of {device} and {base} differ by {difference:.3g}, allowed {about['tolerance']}"
+                )
         table.add_section()
         imports = fresh[base][1]
     console.print(table)
@@ -216,7 +229,11 @@ def main():
 
         counters = torch_sinter.metrics.as_dict()["counters"]
         shown = ("ops_recorded", "graphs_ended", "graphs_planned", "graph_cache_hits", "syncs", "fallbacks")
-        console.print("sinter: " + ", ".join(f"{counters.get(n, 0):,} {n.replace('_', ' ')}" for n in shown), highlight=False, soft_wrap=True)
+        console.print(
+            "sinter: " + ", ".join(f"{counters.get(n, 0):,} {n.replace('_', ' ')}" for n in shown),
+            highlight=False,
+            soft_wrap=True,
+        )
     console.print(f"{time.perf_counter() - began:.0f} s in all", highlight=False)
     for problem in problems:
         print(f"demo: {problem}", file=sys.stderr)

@@ -47,11 +47,15 @@ class Net(nn.Module):
         return self.head(self.features(images).flatten(1))
 
 
-def train(device, steps, data=None):
-    """Trains on `device` and yields (model, loss) after each step."""
-    images, classes, _, _ = data or read_images()
+def build():
     torch.manual_seed(0)
-    model = Net().to(device)
+    return Net()
+
+
+def train(model, device, steps, data=None):
+    """Trains the model on `device` and yields the loss of each step."""
+    images, classes, _, _ = data or read_images()
+    model.to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
     for step in range(steps):
         chosen = torch.randint(len(images), (BATCH,), generator=torch.Generator().manual_seed(step))
@@ -60,7 +64,7 @@ def train(device, steps, data=None):
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        yield model, loss.detach()
+        yield loss.detach()
 
 
 @torch.no_grad()
@@ -78,8 +82,9 @@ def main():
     parser.add_argument("--device", default="sinter")
     parser.add_argument("--steps", type=int, default=300)
     options = parser.parse_args()
+    model = build()
     start = time.perf_counter()
-    for step, (model, loss) in enumerate(train(options.device, options.steps)):
+    for step, loss in enumerate(train(model, options.device, options.steps)):
         if step % 50 == 0 or step == options.steps - 1:
             print(f"step {step:4d}  loss {loss.item():.4f}  {time.perf_counter() - start:6.1f} s")
     print(f"test accuracy {accuracy(model, options.device):.3f}")

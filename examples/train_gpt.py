@@ -18,7 +18,9 @@ import torch.nn.functional as F
 
 CONTEXT = 64
 BATCH = 16
-ALPHABET = "\n" + "".join(chr(code) for code in range(32, 127))  # printable ASCII; lines with anything else are left out
+ALPHABET = "\n" + "".join(
+    chr(code) for code in range(32, 127)
+)  # printable ASCII; lines with anything else are left out
 
 
 def read_text(limit=2_000_000):
@@ -80,11 +82,15 @@ class GPT(nn.Module):
         return self.head(self.norm(self.blocks(x)))
 
 
-def train(device, steps, text=None):
-    """Trains on `device` and yields (model, loss) after each step."""
-    text = read_text() if text is None else text
+def build():
     torch.manual_seed(0)
-    model = GPT().to(device)
+    return GPT()
+
+
+def train(model, device, steps, text=None):
+    """Trains the model on `device` and yields the loss of each step."""
+    text = read_text() if text is None else text
+    model.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1.5e-3)
     for step in range(steps):
         tokens, targets = (t.to(device) for t in sample(text, seed=step))
@@ -92,7 +98,7 @@ def train(device, steps, text=None):
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        yield model, loss.detach()
+        yield loss.detach()
 
 
 @torch.no_grad()
@@ -110,8 +116,9 @@ def main():
     parser.add_argument("--device", default="sinter")
     parser.add_argument("--steps", type=int, default=200)
     options = parser.parse_args()
+    model = build()
     start = time.perf_counter()
-    for step, (model, loss) in enumerate(train(options.device, options.steps)):
+    for step, loss in enumerate(train(model, options.device, options.steps)):
         if step % 20 == 0 or step == options.steps - 1:
             print(f"step {step:4d}  loss {loss.item():.4f}  {time.perf_counter() - start:6.1f} s")
     print(write(model, options.device))

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 import torch_sinter
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cpp"
