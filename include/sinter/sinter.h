@@ -59,7 +59,7 @@ SINTER_API void reset_peak_memory_stats();
 SINTER_API void empty_cache();
 
 // Counters, timers and the causes of syncs since the start or the last reset, as a JSON object.
-SINTER_API std::string metrics();
+SINTER_API std::string metrics_json();
 SINTER_API void reset_metrics();
 // Graphs planned so far: a training loop that repeats its steps stops adding to it.
 SINTER_API int64_t compiles();

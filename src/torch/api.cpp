@@ -1,34 +1,22 @@
-// The C++ interface of include/sinter/sinter.h, over the operators that Python uses too (TORCH_LIBRARY(sinter)):
-// one way into the device, whatever the language.
+// The C++ interface of include/sinter/sinter.h.
+#include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
 #include <sinter/sinter.h>
+#include <torch/nn/module.h>
 
 #include <mutex>
-#include <string_view>
 #include <utility>
 
-#include <ATen/Context.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/grad_mode.h>
-#include <c10/core/CachingDeviceAllocator.h>
-#include <torch/nn/module.h>
+#include "runtime/caching_allocator.h"
+#include "runtime/metrics.h"
+#include "torch/device_state.h"
 
 namespace sinter {
 namespace {
 
-// Looked up at each call: none of these is on the way of an op.
-template <class Signature, class... Args>
-auto call(const char* name, Args&&... args) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>().call(std::forward<Args>(args)...);
-}
-
-c10::CachingDeviceAllocator::DeviceStats device_stats() {
-  init();
-  return c10::getDeviceAllocator(c10::kPrivateUse1)->getDeviceStats(0);
-}
-
 void move(at::Tensor& tensor, c10::Device device) {
   if (!tensor.defined() || tensor.device() == device) return;
-  // set_data puts the memory under the same tensor object and drops a gradient accumulator of the old device.
+  // set_data puts other memory under the same tensor object and drops a gradient accumulator of the old device.
   tensor.set_data(tensor.detach().to(device));
 }
 
@@ -36,7 +24,7 @@ void move(at::Tensor& tensor, c10::Device device) {
 
 const char* version() { return SINTER_VERSION; }
 
-void init() { at::globalContext().lazyInitDevice(c10::kPrivateUse1); }
+void init() { at::globalContext().lazyInitDevice(torch_device::kDeviceType); }
 
 bool is_available() noexcept {
   try {
@@ -47,23 +35,25 @@ bool is_available() noexcept {
   }
 }
 
-c10::Device device() { return {c10::kPrivateUse1, 0}; }
+c10::Device device() { return torch_device::kDevice; }
 
 void to(torch::nn::Module& module, c10::Device device) {
   at::NoGradGuard no_grad;
   for (at::Tensor& parameter : module.parameters()) {
-    // The gradient first: where it lies on another device than its parameter, autograd refuses it.
+    // The gradient is taken off while the parameter moves: autograd refuses one that lies elsewhere.
     at::Tensor grad = parameter.grad();
-    if (grad.defined()) grad = grad.detach().to(device);
-    parameter.mutable_grad().reset();
+    if (grad.defined()) {
+      grad = grad.detach().to(device);
+      parameter.mutable_grad().reset();
+    }
     move(parameter, device);
     if (grad.defined()) parameter.mutable_grad() = std::move(grad);
   }
   for (at::Tensor& buffer : module.buffers()) move(buffer, device);
 }
 
-void end_graph() { call<void(std::string_view)>("sinter::_end_graph", "sinter::end_graph"); }
-void sync() { call<void(std::string_view)>("sinter::_sync", "sinter::sync"); }
+void end_graph() { torch_device::check(torch_device::stream().end_graph("sinter::end_graph")); }
+void sync() { torch_device::check(torch_device::stream().synchronize("sinter::sync")); }
 
 void manual_seed(uint64_t seed) {
   init();
@@ -73,25 +63,16 @@ void manual_seed(uint64_t seed) {
 }
 
 MemoryStats memory_stats() {
-  const auto stats = device_stats();
-  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  const auto& allocated = stats.allocated_bytes[kAll];
-  const auto& reserved = stats.reserved_bytes[kAll];
-  return {allocated.current, allocated.peak, reserved.current, reserved.peak};
+  const CachingAllocator::Stats stats = caching_allocator().stats();
+  return {static_cast<int64_t>(stats.allocated), static_cast<int64_t>(stats.peak_allocated),
+          static_cast<int64_t>(stats.reserved), static_cast<int64_t>(stats.peak_reserved)};
 }
 
-void reset_peak_memory_stats() {
-  init();
-  c10::getDeviceAllocator(c10::kPrivateUse1)->resetPeakStats(0);
-}
+void reset_peak_memory_stats() { caching_allocator().reset_peaks(); }
+void empty_cache() { caching_allocator().empty_cache(); }
 
-void empty_cache() {
-  init();
-  c10::getDeviceAllocator(c10::kPrivateUse1)->emptyCache();
-}
-
-std::string metrics() { return call<std::string()>("sinter::_metrics"); }
-void reset_metrics() { call<void()>("sinter::_metrics_reset"); }
-int64_t compiles() { return call<int64_t()>("sinter::_compiles"); }
+std::string metrics_json() { return metrics().to_json(); }
+void reset_metrics() { metrics().reset(); }
+int64_t compiles() { return static_cast<int64_t>(metrics().get(Counter::kGraphsPlanned)); }
 
 }  // namespace sinter
