@@ -68,7 +68,7 @@ build/%/build.ninja: CMakePresets.json $(STAMPS)/test
 
 setup: build ## .venv with the package and all test tools, and the C++ library
 build: $(STAMPS)/package build/dev/build.ninja
-	@$(CMAKE) --build --preset dev -- --quiet
+	@$(CMAKE) --build --preset dev
 
 # ---- use and test ------------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ wheel: $(STAMPS)/build ## dist/*.whl
 # ---- checks ------------------------------------------------------------------------------------------------
 
 asan tsan: %: build/%/build.ninja ## the C++ tests under sanitizers
-	@$(CMAKE) --build --preset $@ -- --quiet
+	@$(CMAKE) --build --preset $@
 	@$(CTEST) --preset $@
 
 lint: $(STAMPS)/lint check ## ruff and clang-format, without changing a file

@@ -1,13 +1,16 @@
-# C++ tests lie beside their sources as foo_test.cpp.
+# C++ tests and benchmarks lie beside their sources, as foo_test.cpp and foo_bench.cpp.
 
-# Appends the sources under `folder` to one list and the tests to the other.
-function(sinter_glob sources tests folder)
+# Appends what lies under `folder` to three lists: sources, tests, benchmarks.
+function(sinter_glob folder sources tests benchmarks)
   file(GLOB_RECURSE found CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cpp")
   set(found_tests ${found})
+  set(found_benchmarks ${found})
   list(FILTER found_tests INCLUDE REGEX "_test\\.cpp$")
+  list(FILTER found_benchmarks INCLUDE REGEX "_bench\\.cpp$")
   list(FILTER found EXCLUDE REGEX "_(test|bench)\\.cpp$")
   set(${sources} ${${sources}} ${found} PARENT_SCOPE)
   set(${tests} ${${tests}} ${found_tests} PARENT_SCOPE)
+  set(${benchmarks} ${${benchmarks}} ${found_benchmarks} PARENT_SCOPE)
 endfunction()
 
 # GoogleTest is compiled with our own flags, so that sanitizers see all of it. Its sources come from the Python
