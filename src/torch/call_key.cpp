@@ -1,0 +1,346 @@
+#include "torch/call_key.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstring>
+
+#include "torch/copy.h"
+#include "torch/device_state.h"
+#include "torch/memory.h"
+
+namespace sinter::torch_device {
+namespace {
+
+enum Tag : uint64_t {
+  kNone = 1,
+  kUndefined,
+  kTensor,
+  kHostScalar,
+  kScalar,
+  kInt,
+  kBool,
+  kDouble,
+  kComplex,
+  kString,
+  kDeviceTag,
+  kGeneratorTag,
+  kListTag,
+  kAlias,
+};
+
+constexpr uint64_t word(Tag tag, uint64_t low = 0) { return (static_cast<uint64_t>(tag) << 56) | low; }
+
+bool is_number(const c10::IValue& value) {
+  return value.isDouble() || value.isInt() || value.isBool() || value.isComplexDouble();
+}
+
+// The raw bytes of a CPU tensor without dimensions.
+graph::Scalar host_scalar(const at::Tensor& tensor) {
+  graph::Scalar scalar;
+  const at::Tensor plain = tensor.is_conj() || tensor.is_neg() ? tensor.resolve_conj().resolve_neg() : tensor;
+  std::memcpy(scalar.bits, plain.const_data_ptr(), plain.element_size());
+  return scalar;
+}
+
+[[noreturn]] void raise_device_mismatch(const OpInfo& info, const at::Tensor& tensor, size_t argument) {
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
+              kDevice, " and ", tensor.device(), "! (when checking argument for argument ",
+              info.handle.schema().arguments()[argument].name(), " in method ", info.name, ")");
+}
+
+class Digester {
+ public:
+  Digester(const OpInfo& info, torch::jit::Stack& stack, Digest& out)
+      : info_(info), stack_(stack), out_(out), base_(stack.size() - info.arguments.size()) {}
+
+  void run() {
+    out_.key.push_back(info_.id);
+    for (size_t i = 0; i < info_.arguments.size(); ++i) {
+      c10::IValue& value = stack_[base_ + i];
+      argument_ = i;
+      if (value.isTensor())
+        tensor(value);
+      else if (info_.arguments[i].number && is_number(value))
+        scalar(value);
+      else
+        other(value);
+    }
+    if (info_.writes_any) alias_words();
+  }
+
+ private:
+  void add(uint64_t value) { out_.key.push_back(value); }
+
+  void tensor(c10::IValue& value) {
+    const at::Tensor& tensor = value.toTensor();
+    if (!tensor.defined()) return add(word(kUndefined));
+    if (!is_device_tensor(tensor)) return host_tensor(value);
+    c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+    const c10::IntArrayRef sizes = impl->sizes(), strides = impl->strides();
+    add(word(kTensor, (static_cast<uint64_t>(tensor.scalar_type()) << 32) | (sizes.size() << 8) |
+                          (tensor.is_conj() ? 2 : 0) | (tensor.is_neg() ? 1 : 0) |
+                          (impl->is_wrapped_number() ? 4 : 0)));
+    for (int64_t size : sizes) add(static_cast<uint64_t>(size));
+    for (int64_t stride : strides) add(static_cast<uint64_t>(stride));
+    out_.operands.push_back({impl, info_.arguments[argument_].access});
+  }
+
+  void host_tensor(c10::IValue& value) {
+    const at::Tensor& tensor = value.toTensor();
+    if (tensor.device().is_cpu() && tensor.dim() == 0 && !info_.arguments[argument_].writes &&
+        !tensor.is_sparse()) {
+      add(word(kHostScalar, (static_cast<uint64_t>(tensor.scalar_type()) << 8) |
+                                (tensor.unsafeGetTensorImpl()->is_wrapped_number() ? 1 : 0)));
+      out_.scalars.push_back(host_scalar(tensor));
+      if (info_.row.has(ops::kStaticScalars))
+        for (uint64_t bits : out_.scalars.back().bits) add(bits);
+      return;
+    }
+    if (info_.row.has(ops::kTakesHostTensors) && tensor.device().is_cpu() &&
+        !info_.arguments[argument_].writes) {
+      value = upload(tensor);
+      return this->tensor(value);
+    }
+    raise_device_mismatch(info_, tensor, argument_);
+  }
+
+  void scalar(const c10::IValue& value) {
+    graph::ScalarKind kind;
+    out_.scalars.push_back(scalar_of(value, &kind));
+    add(word(kScalar, static_cast<uint64_t>(kind)));
+    if (info_.row.has(ops::kStaticScalars))
+      for (uint64_t bits : out_.scalars.back().bits) add(bits);
+  }
+
+  void other(c10::IValue& value) {
+    if (value.isNone()) return add(word(kNone));
+    if (value.isInt()) {
+      add(word(kInt));
+      return add(static_cast<uint64_t>(value.toInt()));
+    }
+    if (value.isBool()) return add(word(kBool, value.toBool()));
+    if (value.isList()) return list(value);
+    if (value.isString()) {
+      const std::string& text = value.toStringRef();
+      add(word(kString, text.size()));
+      for (size_t i = 0; i < text.size(); i += 8) {
+        uint64_t bits = 0;
+        std::memcpy(&bits, text.data() + i, std::min<size_t>(8, text.size() - i));
+        add(bits);
+      }
+      return;
+    }
+    if (value.isDevice()) {
+      const c10::Device device = value.toDevice();
+      return add(word(kDeviceTag, (static_cast<uint64_t>(static_cast<uint8_t>(device.type())) << 8) |
+                                      static_cast<uint8_t>(device.index())));
+    }
+    if (value.isGenerator()) {
+      out_.generator = value.toGenerator().unsafeGetGeneratorImpl();
+      return add(word(kGeneratorTag));
+    }
+    if (value.isDouble()) {
+      uint64_t bits;
+      const double number = value.toDouble();
+      std::memcpy(&bits, &number, 8);
+      add(word(kDouble));
+      return add(bits);
+    }
+    out_.unkeyable = true;
+  }
+
+  void list(c10::IValue& value) {
+    const bool number = info_.arguments[argument_].number;
+    const bool upload_here = info_.row.has(ops::kTakesHostTensors);
+    const auto elements = value.toListRef();
+    add(word(kListTag, elements.size()));
+    const bool optional = !value.isTensorList() && !elements.empty();
+    for (size_t i = 0; i < elements.size(); ++i) {
+      const c10::IValue& element = elements[i];
+      if (element.isTensor()) {
+        c10::IValue held = element;
+        tensor(held);
+        const at::Tensor& now = held.toTensor();
+        if (optional && now.defined() &&
+            (now.scalar_type() == at::kBool || now.scalar_type() == at::kByte))
+          out_.has_mask_index = true;
+        // An uploaded element replaces the host tensor in the list; the list may be the caller's, so copy it.
+        if (upload_here && !held.is(element)) {
+          value = replace(value, i, held);
+          return restart_list(value);
+        }
+      } else if (number && is_number(element)) {
+        scalar(element);
+      } else {
+        c10::IValue held = element;
+        other(held);
+      }
+    }
+  }
+
+  static c10::IValue replace(const c10::IValue& list, size_t at, const c10::IValue& element) {
+    if (list.isTensorList()) {
+      c10::List<at::Tensor> copy = list.toTensorList().copy();
+      copy.set(at, element.toTensor());
+      return copy;
+    }
+    c10::List<std::optional<at::Tensor>> copy;
+    const auto elements = list.toListRef();
+    for (size_t i = 0; i < elements.size(); ++i) {
+      const c10::IValue& value = i == at ? element : elements[i];
+      copy.push_back(value.isNone() ? std::nullopt : std::make_optional(value.toTensor()));
+    }
+    return copy;
+  }
+
+  // Begins the whole digest again: a list was replaced, so words already added may be those of the old one.
+  void restart_list(c10::IValue&) {
+    out_.key.clear();
+    out_.operands.clear();
+    out_.scalars.clear();
+    out_.has_mask_index = false;
+    restarted_ = true;
+  }
+
+ public:
+  bool restarted_ = false;
+
+ private:
+  // A written operand that shares memory with another: errors of overlap depend on how, so it belongs to the key.
+  void alias_words() {
+    auto& operands = out_.operands;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i].access == graph::Access::kRead) continue;
+      for (size_t j = 0; j < operands.size(); ++j) {
+        if (i == j || operands[i].tensor->unsafe_storage().unsafeGetStorageImpl() !=
+                          operands[j].tensor->unsafe_storage().unsafeGetStorageImpl())
+          continue;
+        add(word(kAlias, (i << 16) | j));
+        add(static_cast<uint64_t>(operands[j].tensor->storage_offset() -
+                                  operands[i].tensor->storage_offset()));
+      }
+    }
+  }
+
+  const OpInfo& info_;
+  torch::jit::Stack& stack_;
+  Digest& out_;
+  size_t base_;
+  size_t argument_ = 0;
+};
+
+class CallFiller {
+ public:
+  CallFiller(const OpInfo& info, TorchCall& call) : info_(info), call_(call) {}
+
+  ArgumentSlot slot(const c10::IValue& value, const ArgumentInfo& argument, const std::string& name) {
+    ArgumentSlot slot;
+    if (value.isTensor()) {
+      const at::Tensor& tensor = value.toTensor();
+      if (!tensor.defined()) {
+        slot.value = value;
+      } else if (is_device_tensor(tensor)) {
+        slot.kind = ArgumentSlot::Kind::kTensor;
+        slot.index = static_cast<uint32_t>(call_.operands.size());
+        slot.wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
+        call_.operands.push_back({meta_of(tensor), argument.access});
+      } else {
+        slot.kind = ArgumentSlot::Kind::kHostScalar;
+        slot.index = static_cast<uint32_t>(call_.scalars.size());
+        slot.dtype = tensor.scalar_type();
+        slot.wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
+        call_.scalars.push_back(c10::isComplexType(slot.dtype)         ? graph::ScalarKind::kComplex
+                                : c10::isFloatingType(slot.dtype)      ? graph::ScalarKind::kFloat
+                                : slot.dtype == c10::ScalarType::Bool ? graph::ScalarKind::kBool
+                                                                       : graph::ScalarKind::kInt);
+      }
+    } else if (argument.number && is_number(value)) {
+      slot.kind = ArgumentSlot::Kind::kScalar;
+      slot.index = static_cast<uint32_t>(call_.scalars.size());
+      graph::ScalarKind kind;
+      scalar_of(value, &kind);
+      call_.scalars.push_back(kind);
+    } else if (value.isGenerator()) {
+      slot.kind = ArgumentSlot::Kind::kGenerator;
+    } else if (value.isDevice() && value.toDevice().type() == kDeviceType) {
+      slot.value = c10::Device(c10::kCPU);
+    } else if (value.isList()) {
+      bool varies = false;
+      for (const c10::IValue& element : value.toListRef())
+        varies = varies || element.isTensor() || (argument.number && is_number(element));
+      if (varies) {
+        slot.kind = ArgumentSlot::Kind::kList;
+        slot.value = empty_like_list(value);
+        for (const c10::IValue& element : value.toListRef())
+          slot.elements.push_back(this->slot(element, argument, ""));
+      } else {
+        slot.value = value.deepcopy();
+      }
+      if (!varies) describe(name, slot.value);
+    } else {
+      slot.value = value;
+      if (!value.isNone()) describe(name, value);
+    }
+    return slot;
+  }
+
+ private:
+  static c10::IValue empty_like_list(const c10::IValue& value) {
+    c10::List<c10::IValue> copy(value.toList().elementType());
+    return c10::IValue(std::move(copy));
+  }
+
+  void describe(const std::string& name, const c10::IValue& value) {
+    if (!call_.attributes.empty()) call_.attributes += ", ";
+    std::ostringstream text;
+    text << value;
+    call_.attributes += name + "=" + text.str();
+  }
+
+  const OpInfo& info_;
+  TorchCall& call_;
+};
+
+}  // namespace
+
+graph::Scalar scalar_of(const c10::IValue& number, graph::ScalarKind* kind) {
+  graph::Scalar scalar;
+  if (number.isDouble()) {
+    *kind = graph::ScalarKind::kFloat;
+    const double value = number.toDouble();
+    std::memcpy(scalar.bits, &value, 8);
+  } else if (number.isInt()) {
+    *kind = graph::ScalarKind::kInt;
+    scalar.bits[0] = static_cast<uint64_t>(number.toInt());
+  } else if (number.isBool()) {
+    *kind = graph::ScalarKind::kBool;
+    scalar.bits[0] = number.toBool();
+  } else {
+    *kind = graph::ScalarKind::kComplex;
+    const c10::complex<double> value = number.toComplexDouble();
+    std::memcpy(scalar.bits, &value, 16);
+  }
+  return scalar;
+}
+
+void digest(const OpInfo& info, torch::jit::Stack& stack, Digest& out) {
+  while (true) {
+    Digester digester(info, stack, out);
+    digester.run();
+    if (!digester.restarted_) return;
+    out.key.clear();
+    out.operands.clear();
+    out.scalars.clear();
+    out.has_mask_index = false;
+  }
+}
+
+void fill_call(const OpInfo& info, const torch::jit::Stack& stack, TorchCall& call) {
+  CallFiller filler(info, call);
+  const size_t base = stack.size() - info.arguments.size();
+  const auto& names = info.handle.schema().arguments();
+  for (size_t i = 0; i < info.arguments.size(); ++i)
+    call.arguments.push_back(filler.slot(stack[base + i], info.arguments[i], names[i].name()));
+}
+
+}  // namespace sinter::torch_device

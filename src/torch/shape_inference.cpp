@@ -1,0 +1,227 @@
+#include "torch/shape_inference.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/util/Exception.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "runtime/metrics.h"
+#include "torch/kernel_scope.h"
+#include "torch/library_call.h"
+#include "torch/memory.h"
+
+namespace sinter::torch_device {
+namespace {
+
+// Zeros that stand-in operands share, so that a trial touches little memory. Read-only: a kernel that writes where
+// its schema says it does not must be found, not obeyed.
+struct Zeros {
+  void* address = nullptr;
+  size_t bytes = 0;
+};
+
+c10::DataPtr zeros(size_t nbytes) {
+  void* mapped = mmap(nullptr, nbytes + 64, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  TORCH_CHECK_WITH(OutOfMemoryError, mapped != MAP_FAILED, "sinter: cannot map ", nbytes, " bytes");
+  auto* holder = new Zeros{mapped, nbytes + 64};
+  return {mapped, holder,
+          [](void* p) {
+            auto* zeros = static_cast<Zeros*>(p);
+            munmap(zeros->address, zeros->bytes);
+            delete zeros;
+          },
+          c10::Device(c10::kCPU)};
+}
+
+// One CPU tensor per operand; operands that share memory with a written one share it here too.
+std::vector<at::Tensor> stand_ins(const TorchCall& call, const Digest& digest) {
+  const size_t count = call.operands.size();
+  std::vector<at::Tensor> made(count);
+  std::vector<size_t> root(count);
+  for (size_t i = 0; i < count; ++i) {
+    root[i] = i;
+    for (size_t j = 0; j < i; ++j)
+      if (digest.operands[j].tensor->unsafe_storage().unsafeGetStorageImpl() ==
+          digest.operands[i].tensor->unsafe_storage().unsafeGetStorageImpl()) {
+        root[i] = root[j];
+        break;
+      }
+  }
+  for (size_t r = 0; r < count; ++r) {
+    if (root[r] != r) continue;
+    bool written = false;
+    int64_t low = INT64_MAX;
+    for (size_t i = r; i < count; ++i)
+      if (root[i] == r) {
+        written = written || call.operands[i].access != graph::Access::kRead;
+        low = std::min(low, digest.operands[i].tensor->storage_offset() *
+                                static_cast<int64_t>(call.operands[i].meta.element_size));
+      }
+    // Only written memory has to be shared; the rest may each begin at zero.
+    size_t bytes = 0;
+    const auto start = [&](size_t i) -> size_t {
+      return written ? static_cast<size_t>(digest.operands[i].tensor->storage_offset() *
+                                               static_cast<int64_t>(call.operands[i].meta.element_size) -
+                                           low)
+                     : 0;
+    };
+    for (size_t i = r; i < count; ++i)
+      if (root[i] == r) bytes = std::max(bytes, start(i) + call.operands[i].meta.extent_bytes());
+    auto storage = c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
+        bytes ? zeros(bytes) : c10::DataPtr(nullptr, c10::Device(c10::kCPU)), c10::GetCPUAllocator(), true);
+    for (size_t i = r; i < count; ++i) {
+      if (root[i] != r) continue;
+      const graph::TensorMeta& meta = call.operands[i].meta;
+      at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
+          c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
+          c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(meta.dtype)));
+      tensor.unsafeGetTensorImpl()->set_sizes_and_strides(
+          meta.sizes, meta.strides, static_cast<int64_t>(start(i) / meta.element_size));
+      if (meta.conj) tensor._set_conj(true);
+      if (meta.neg) tensor._set_neg(true);
+      made[i] = std::move(tensor);
+    }
+  }
+  return made;
+}
+
+class NoWarnings final : public c10::WarningHandler {
+  void process(const c10::Warning&) override {}  // the real run says it, where the user expects it
+};
+
+bool add_result(const at::Tensor& tensor, c10::ArrayRef<at::Tensor> operands,
+                c10::ArrayRef<at::Tensor> earlier, bool check_memory, TorchCall& call) {
+  if (!tensor.defined()) {
+    graph::TensorMeta none;
+    none.defined = false;
+    none.sizes.clear();
+    call.results.push_back(none);
+    return true;
+  }
+  if (tensor.layout() != at::kStrided || tensor.is_quantized()) return false;
+  if (check_memory) {
+    if (tensor.storage_offset() != 0) return false;
+    for (const at::Tensor& operand : operands)
+      if (operand.storage().is_alias_of(tensor.storage())) return false;
+    for (const at::Tensor& other : earlier)
+      if (other.defined() && other.storage().is_alias_of(tensor.storage())) return false;
+  }
+  call.results.push_back(meta_of(tensor));
+  return true;
+}
+
+bool try_on_stand_ins(const OpInfo& info, const Digest& digest, TorchCall& call) {
+  metrics().add(Counter::kShapeProbes);
+  NoWarnings quiet;
+  c10::WarningUtils::WarningHandlerGuard warnings(&quiet);
+  ThreadPolicy threads;
+  try {
+    c10::impl::ForceDispatchKeyGuard keys(kernel_dispatch_keys());
+    std::vector<at::Tensor> operands = stand_ins(call, digest);
+    std::vector<at::Tensor> aliases;  // what is passed: the kernel may change a tensor's metadata
+    for (const at::Tensor& operand : operands) aliases.push_back(operand);
+    std::vector<graph::TensorMeta> before;
+    for (const at::Tensor& operand : operands) before.push_back(meta_of(operand));
+    torch::jit::Stack stack;
+    std::vector<graph::Scalar> scalars(digest.scalars.begin(), digest.scalars.end());
+    scalars.resize(call.scalars.size());
+    push_arguments(call, scalars, [&](uint32_t k) { return operands[k]; }, stack);
+    call.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+    bool resized = false;
+    call.resized_to.assign(operands.size(), [] { graph::TensorMeta m; m.defined = false; return m; }());
+    for (size_t k = 0; k < operands.size(); ++k) {
+      const graph::TensorMeta after = meta_of(operands[k]);
+      if (after == before[k]) continue;
+      if (call.operands[k].access == graph::Access::kRead || operands[k].storage_offset() != 0) return false;
+      call.resized_to[k] = after;
+      resized = true;
+    }
+    if (!describe_results(info, stack, operands, /*check_memory=*/true, call)) {
+      call.mode = TorchCall::Mode::kRunNow;
+      return true;
+    }
+    if (resized) call.mode = TorchCall::Mode::kResize;
+    return true;
+  } catch (...) {
+    // Zeros may be bad input where the real values are good; the real run decides, and raises in PyTorch's words.
+    call.results.clear();
+    call.returns.clear();
+    call.resized_to.clear();
+    return false;
+  }
+}
+
+bool run_meta(const OpInfo& info, const c10::KernelFunction& function, const torch::jit::Stack& stack,
+              TorchCall& call) {
+  c10::impl::ForceDispatchKeyGuard keys(kernel_dispatch_keys());
+  torch::jit::Stack copy(stack.end() - static_cast<ptrdiff_t>(info.arguments.size()), stack.end());
+  function.callBoxed(info.handle, c10::DispatchKeySet(c10::DispatchKey::Meta), &copy);
+  return describe_results(info, copy, {}, /*check_memory=*/false, call);
+}
+
+bool apply_rule(const OpInfo& info, ShapeRule rule, const torch::jit::Stack& stack, TorchCall& call) {
+  std::vector<graph::TensorMeta> results;
+  if (!rule(c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - info.arguments.size()), results))
+    return false;
+  call.results = std::move(results);
+  uint32_t next = 0;
+  for (const ReturnInfo& ret : info.returns) {
+    if (ret.alias_of >= 0)
+      call.returns.push_back({ReturnSlot::Kind::kArgument, static_cast<uint32_t>(ret.alias_of), 0});
+    else
+      call.returns.push_back({ReturnSlot::Kind::kResult, next++, 1});
+  }
+  return next == call.results.size();
+}
+
+}  // namespace
+
+bool describe_results(const OpInfo& info, c10::ArrayRef<c10::IValue> outputs,
+                      c10::ArrayRef<at::Tensor> operands, bool check_memory, TorchCall& call) {
+  std::vector<at::Tensor> earlier;
+  for (size_t i = 0; i < info.returns.size(); ++i) {
+    const ReturnInfo& ret = info.returns[i];
+    const c10::IValue& value = outputs[i];
+    if (ret.alias_of >= 0) {
+      call.returns.push_back({ReturnSlot::Kind::kArgument, static_cast<uint32_t>(ret.alias_of), 0});
+      continue;
+    }
+    const auto first = static_cast<uint32_t>(call.results.size());
+    if (value.isTensor()) {
+      if (!add_result(value.toTensor(), operands, earlier, check_memory, call)) return false;
+      earlier.push_back(value.toTensor());
+      call.returns.push_back({ReturnSlot::Kind::kResult, first, 1});
+    } else if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorVector()) {
+        if (!add_result(tensor, operands, earlier, check_memory, call)) return false;
+        earlier.push_back(tensor);
+      }
+      call.returns.push_back({ReturnSlot::Kind::kList, first, static_cast<uint32_t>(call.results.size()) - first});
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool infer(const OpInfo& info, const torch::jit::Stack& stack, const Digest& digest, TorchCall& call) {
+  // An op that only overwrites its arguments returns nothing new, but its errors must be seen here: it is tried.
+  if (!info.writes_any) {
+    if (const c10::KernelFunction* function = meta_function(info.name))
+      if (run_meta(info, *function, stack, call)) return true;
+  }
+  if (ShapeRule rule = shape_rule(info.name)) {
+    call.results.clear();
+    call.returns.clear();
+    if (apply_rule(info, rule, stack, call)) return true;
+  }
+  call.results.clear();
+  call.returns.clear();
+  if (info.row.has(ops::kNoShapeProbe)) return false;
+  return try_on_stand_ins(info, digest, call);
+}
+
+}  // namespace sinter::torch_device
