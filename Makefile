@@ -57,8 +57,6 @@ $(STAMPS)/lint: requirements/lint.txt $(STAMPS)/venv
 $(STAMPS)/package: pyproject.toml $(STAMPS)/test
 	@$(PIP_INSTALL) --no-build-isolation --no-deps --config-settings=wheel.cmake=false \
 	  --config-settings=editable.mode=inplace --config-settings=build-dir= -e .
-	@ln -sfn ../../build/dev/lib python/torch_sinter/lib
-	@ln -sfn ../../include python/torch_sinter/include
 	@touch $@
 
 build/%/build.ninja: CMakePresets.json $(STAMPS)/test
@@ -68,6 +66,8 @@ build/%/build.ninja: CMakePresets.json $(STAMPS)/test
 
 setup: build ## .venv with the package and all test tools, and the C++ library
 build: $(STAMPS)/package build/dev/build.ninja
+	@ln -sfn ../../build/dev/lib python/torch_sinter/lib
+	@ln -sfn ../../include python/torch_sinter/include
 	@$(CMAKE) --build --preset dev
 
 # ---- use and test ------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ format: $(STAMPS)/lint ## let ruff and clang-format rewrite the sources
 	@git ls-files '*.h' '*.cpp' | xargs -r $(BIN)/clang-format -i
 
 clean: ## remove what was built, keep .venv
-	rm -rf build dist python/torch_sinter/lib python/torch_sinter/include $(STAMPS)/package
+	rm -rf build dist python/torch_sinter/lib python/torch_sinter/include
 
 distclean: clean ## remove .venv too
 	rm -rf $(VENV)

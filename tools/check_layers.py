@@ -2,7 +2,8 @@
 """The laws of the source tree that a compiler does not enforce.
 
 * a folder under src/ includes only the folders before it in LAYERS, and itself
-* only src/torch includes PyTorch's headers, and nothing includes CPython's
+* src/autoload includes none of them: it is loaded by every `import torch`
+* only src/torch and src/autoload include PyTorch's headers, and nothing includes CPython's
 * public headers (include/sinter) include no header of src/
 * the environment is read in one file
 * no source file is longer than MAX_LINES
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LAYERS = ["support", "ops", "graph", "passes", "fusion", "loops", "codegen", "plan", "runtime", "engine", "torch"]
+APART = "autoload"
 READS_ENVIRONMENT = "src/support/flags.cpp"
 MAX_LINES = 700
 
@@ -68,6 +70,11 @@ def layer_of_include(source: Source, header: str) -> str | None:
 def check_direction(source: Source) -> Iterator[str]:
     if source.layer is None:
         return
+    if source.layer == APART:
+        for number, header in source.includes():
+            if layer_of_include(source, header):
+                yield f"{source.path}:{number}: {APART} includes {header}; it stands apart from the rest of src"
+        return
     if source.layer not in LAYERS:
         yield f"{source.path}: src/{source.layer} is no layer; tools/check_layers.py and CMakeLists.txt list them"
         return
@@ -78,13 +85,15 @@ def check_direction(source: Source) -> Iterator[str]:
 
 
 def check_torch(source: Source) -> Iterator[str]:
-    may_include_torch = source.layer == "torch" or source.path.startswith(("include/", "examples/", "bench/", "tests/"))
+    may_include_torch = source.layer in ("torch", APART) or source.path.startswith(
+        ("include/", "examples/", "bench/", "tests/")
+    )
     for number, header in source.includes():
         ours = layer_of_include(source, header) is not None
         if PYTHON_HEADER.match(header):
             yield f"{source.path}:{number}: {header} brings CPython into the C++"
         elif TORCH_HEADER.match(header) and not ours and not may_include_torch:
-            yield f"{source.path}:{number}: {header} is PyTorch's; only src/torch may include it"
+            yield f"{source.path}:{number}: {header} is PyTorch's; only src/torch and src/{APART} may include it"
 
 
 def check_public(source: Source) -> Iterator[str]:

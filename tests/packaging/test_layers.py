@@ -40,6 +40,7 @@ def tree(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch):
         ("src/graph/g.cpp", '#include "../plan/plan.h"', "lies above"),
         ("src/runtime/r.cpp", '#include "torch/device.h"', "lies above"),
         ("src/extra/e.cpp", "", "is no layer"),
+        ("src/autoload/a.cpp", '#include "support/hash.h"', "stands apart"),
         ("src/plan/p.cpp", "#include <ATen/core/Tensor.h>", "PyTorch's"),
         ("src/plan/p.h", "#include <torch/library.h>", "PyTorch's"),
         ("src/torch/t.cpp", "#include <Python.h>", "CPython"),
@@ -60,6 +61,7 @@ def test_each_breach_is_found(tree, name: str, text: str, words: str):
     [
         ("src/plan/p.cpp", '#include "support/hash.h"\n#include "plan/plan.h"\n#include <vector>'),
         ("src/torch/t.cpp", '#include <torch/library.h>\n#include <ATen/ops/mm.h>\n#include "torch/device.h"'),
+        ("src/autoload/a.cpp", "#include <ATen/detail/PrivateUse1HooksInterface.h>"),
         ("include/sinter/s.h", "#include <torch/torch.h>\n#include <sinter/export.h>"),
         ("src/support/flags.cpp", 'auto x = std::getenv("X");'),
         ("src/support/x.cpp", "// getenv() is not called here"),

@@ -74,7 +74,7 @@ def test_one_wheel_serves_every_python(wheel: pathlib.Path):
 
 def test_the_wheel_holds_what_it_should(wheel: pathlib.Path):
     names = zipfile.ZipFile(wheel).namelist()
-    assert "torch_sinter/lib/libtorch_sinter.so" in names
+    assert {"torch_sinter/lib/libtorch_sinter.so", "torch_sinter/lib/libsinter_autoload.so"} <= set(names)
     assert "torch_sinter/lib/cmake/sinter/sinter-config.cmake" in names
     assert "torch_sinter/include/sinter/sinter.h" in names
     assert "torch_sinter/py.typed" in names
