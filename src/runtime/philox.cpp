@@ -8,13 +8,14 @@
 #include <limits>
 #include <type_traits>
 
-// Results are to be the same on every machine, so a product and a sum are never joined to an fma, which one
-// vector extension has and another lacks. And these loops are written to be vectorised: GCC does that from O3 on, and
-// where sqrt sets no errno.
+// Results are to be the same on every machine, so a product and a sum are never joined to an fma, which one vector
+// extension has and another lacks. The loops are written to be vectorised: GCC does that from O3 on, and for most of
+// them only with -fno-math-errno and -fno-trapping-math, which change no result and which the build gives to this file
+// (they have no effect in a pragma).
 #if defined(__clang__)
 #pragma clang fp contract(off)
 #elif defined(__GNUC__)
-#pragma GCC optimize("O3", "fp-contract=off", "no-math-errno", "no-trapping-math")
+#pragma GCC optimize("O3", "fp-contract=off")
 #endif
 
 // Everything is inlined into the versions below, each compiled for another vector extension.
@@ -344,30 +345,35 @@ std::atomic<Version> version_in_use{Version::kBaseline};
 #endif
 
 // Defines run_<kernel>(arguments of the kernel ...).
+#if defined(SINTER_VECTOR_VERSIONS) && defined(__clang__)
+#define SINTER_AVX512 "avx512f,avx512bw,avx512dq,avx512vl"
+#else
+#define SINTER_AVX512 "avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"
+#endif
 #ifdef SINTER_VECTOR_VERSIONS
-#define SINTER_VERSIONS(kernel)                                                                                   \
-  template <class... Args>                                                                                        \
-  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]] void kernel##_avx512(Args... a) { \
-    kernel(a...);                                                                                                 \
-  }                                                                                                               \
-  template <class... Args>                                                                                        \
-  [[gnu::target("avx2")]] void kernel##_avx2(Args... a) {                                                         \
-    kernel(a...);                                                                                                 \
-  }                                                                                                               \
-  template <class... Args>                                                                                        \
-  void kernel##_baseline(Args... a) {                                                                             \
-    kernel(a...);                                                                                                 \
-  }                                                                                                               \
-  template <class... Args>                                                                                        \
-  void run_##kernel(Args... a) {                                                                                  \
-    switch (version_in_use.load(std::memory_order_relaxed)) {                                                     \
-      case Version::kAvx512:                                                                                      \
-        return kernel##_avx512(a...);                                                                             \
-      case Version::kAvx2:                                                                                        \
-        return kernel##_avx2(a...);                                                                               \
-      case Version::kBaseline:                                                                                    \
-        return kernel##_baseline(a...);                                                                           \
-    }                                                                                                             \
+#define SINTER_VERSIONS(kernel)                                    \
+  template <class... Args>                                         \
+  [[gnu::target(SINTER_AVX512)]] void kernel##_avx512(Args... a) { \
+    kernel(a...);                                                  \
+  }                                                                \
+  template <class... Args>                                         \
+  [[gnu::target("avx2")]] void kernel##_avx2(Args... a) {          \
+    kernel(a...);                                                  \
+  }                                                                \
+  template <class... Args>                                         \
+  void kernel##_baseline(Args... a) {                              \
+    kernel(a...);                                                  \
+  }                                                                \
+  template <class... Args>                                         \
+  void run_##kernel(Args... a) {                                   \
+    switch (version_in_use.load(std::memory_order_relaxed)) {      \
+      case Version::kAvx512:                                       \
+        return kernel##_avx512(a...);                              \
+      case Version::kAvx2:                                         \
+        return kernel##_avx2(a...);                                \
+      case Version::kBaseline:                                     \
+        return kernel##_baseline(a...);                            \
+    }                                                              \
   }
 #else
 #define SINTER_VERSIONS(kernel)  \

@@ -285,7 +285,10 @@ TEST_P(PhiloxKernels, ExponentialAndLogNormalAgreeWithTheLibrarys) {
   }
   normal(z.begin(), 0, z.size, kAt, 0, 1);
   log_normal(v.begin(), 0, v.size, kAt, -1, 30);
-  for (int64_t i = 0; i < v.size; ++i) ASSERT_NEAR(v[i] / std::exp(z[i] * 30 - 1), 1, 1e-15);
+  for (int64_t i = 0; i < v.size; ++i) {
+    // The exponent, up to 100, is rounded, and here perhaps otherwise than there.
+    ASSERT_NEAR(v[i] / std::exp(z[i] * 30 - 1), 1, 3e-14);
+  }
   Values<float> f(2000);
   log_normal(f.begin(), 0, f.size, kAt, 0, 1000);
   for (float x : f) ASSERT_FALSE(std::isnan(x));
