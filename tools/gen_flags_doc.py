@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes docs/flags.md from the flag table, src/support/flags.def.
 
-    tools/gen_flags_doc.py            write the page
-    tools/gen_flags_doc.py --check    exit with 1 when the page is stale
+tools/gen_flags_doc.py            write the page
+tools/gen_flags_doc.py --check    exit with 1 when the page is stale
 """
 
 from __future__ import annotations
@@ -85,9 +85,7 @@ def read_table(text: str) -> list[Flag]:
 
 
 def page(flags: list[Flag]) -> str:
-    rows = [
-        f"| `SINTER_{f.name}` | {f.type} | {f.default} | {'yes' if f.in_key else ''} | {f.help} |" for f in flags
-    ]
+    rows = [f"| `SINTER_{f.name}` | {f.type} | {f.default} | {'yes' if f.in_key else ''} | {f.help} |" for f in flags]
     return HEAD + "\n".join(rows) + "\n"
 
 
