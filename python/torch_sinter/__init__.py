@@ -9,9 +9,9 @@ from torch_sinter._src import version as _version
 
 _version.check_torch()
 
-import torch_sinter_autoload as _autoload_package  # noqa: E402  (only after the version check: it imports torch)
+from torch_sinter_autoload import registration as _registration  # noqa: E402  (imports torch: checked first)
 
-_autoload_package.want()
+_registration.want()
 
 from torch_sinter._src import flags as flags  # noqa: E402
 from torch_sinter._src import metrics as metrics  # noqa: E402

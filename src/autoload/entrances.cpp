@@ -54,7 +54,10 @@ class EntranceHooks final : public Hooks {
   bool hasPrimaryContext(c10::DeviceIndex index) const override {
     return loaded() && hooks().hasPrimaryContext(index);
   }
-  void init() const override { hooks().init(); }
+  // Comes before every request, pinning too, so it decides nothing; the request itself loads.
+  void init() const override {
+    if (loaded()) hooks().init();
+  }
   c10::DeviceIndex deviceCount() const override { return loaded() ? hooks().deviceCount() : c10::DeviceIndex{0}; }
   void setCurrentDevice(c10::DeviceIndex index) const override { hooks().setCurrentDevice(index); }
   c10::DeviceIndex getCurrentDevice() const override { return hooks().getCurrentDevice(); }

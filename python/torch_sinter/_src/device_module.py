@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-import torch_sinter_autoload as autoload
 from torch_sinter._src import runtime
 from torch_sinter._src.memory import (
     empty_cache,
@@ -47,6 +46,7 @@ from torch_sinter._src.streams import (
     set_stream,
     stream,
 )
+from torch_sinter_autoload import registration
 
 Device = torch.device | str | int | None
 
@@ -229,4 +229,4 @@ def _fill(module: Any) -> None:
     module.__all__ = list(__all__)
 
 
-_fill(autoload.device_module)
+_fill(registration.device_module)

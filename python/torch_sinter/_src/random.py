@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-import torch_sinter_autoload as autoload
 from torch_sinter._src import runtime
+from torch_sinter_autoload import registration
 
 
 def _generator() -> torch.Generator:
@@ -39,7 +39,7 @@ def manual_seed_all(seed: int) -> None:
     if runtime.is_loaded():
         _generator().manual_seed(int(seed))
     else:
-        autoload.pending_seed = int(seed)
+        registration.pending_seed = int(seed)
 
 
 manual_seed = manual_seed_all

@@ -1,14 +1,13 @@
 """The shared library: finding it, loading it once, and the few of its operators that everything else is made of.
 
-Owns the step from "named" to "loaded" (torch_sinter_autoload has the states). `initialize` is safe to call from any
-thread and from any number of places; when it fails it has changed nothing, so a later call tries again and fails with
-the same words.
+Owns the step from "named" to "loaded" (torch_sinter_autoload.registration has the states). `initialize` is safe to
+call from any thread and from any number of places; when it fails it has changed nothing, so a later call tries again
+and fails with the same words.
 """
 
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import json
 import pathlib
 import threading
@@ -16,10 +15,9 @@ from typing import Any
 
 import torch
 
-import torch_sinter_autoload as autoload
+from torch_sinter_autoload import TORCH, entrances, registration
 
-NAME = autoload.NAME
-LIBRARY = "libtorch_sinter.so"
+NAME = registration.NAME
 
 _lock = threading.RLock()
 _entered = False
@@ -29,24 +27,12 @@ class LibraryError(ImportError):
     """The compiled part of torch-sinter could not be loaded."""
 
 
-def package_dir() -> pathlib.Path:
-    return pathlib.Path(__file__).resolve().parent.parent
-
-
 def library_path() -> pathlib.Path:
-    """Where the library lies: beside the Python files, or where an editable install keeps what was built."""
-    candidates = [package_dir() / "lib" / LIBRARY]
-    spec = importlib.util.find_spec("torch_sinter")
-    if spec is not None and spec.submodule_search_locations:
-        candidates += [pathlib.Path(folder) / "lib" / LIBRARY for folder in spec.submodule_search_locations]
-    for candidate in candidates:
-        if candidate.exists():
-            return candidate
-    return candidates[0]
+    return pathlib.Path(registration.library_path())
 
 
 def is_loaded() -> bool:
-    return autoload.state is autoload.State.LOADED
+    return registration.state is registration.State.LOADED
 
 
 def initialize() -> None:
@@ -60,14 +46,14 @@ def initialize() -> None:
             return
         _entered = True
         try:
-            autoload.want()
+            registration.want()
             _load_library()
             from torch_sinter._src import device_module, hooks
 
             hooks.install()
-            autoload.mark_loaded()
-            if autoload.pending_seed is not None:
-                device_module.manual_seed_all(autoload.pending_seed)
+            registration.mark_loaded()
+            if registration.pending_seed is not None:
+                device_module.manual_seed_all(registration.pending_seed)
         finally:
             _entered = False
 
@@ -81,21 +67,15 @@ def _load_library() -> None:
         )
     prime_autograd()
     try:
-        # RTLD_GLOBAL is not needed: C++ programs link the library, Python reaches it through the dispatcher only.
-        ctypes.CDLL(str(path))
+        library = ctypes.CDLL(str(path))
     except OSError as error:
         raise LibraryError(
             f"{path} could not be loaded into torch {torch.__version__}: {error}. It was built for torch "
-            f"{_built_for()}; another torch build (or a library that it needs) is the usual cause."
+            f"{TORCH}; another torch build (or a library that it needs) is the usual cause."
         ) from error
     if not hasattr(torch.ops.sinter, "_sync"):
         raise LibraryError(f"{path} loaded, but it registered no operators: is it a build of another project?")
-
-
-def _built_for() -> str:
-    from torch_sinter._src import version
-
-    return version.TORCH
+    entrances.open(library)
 
 
 def prime_autograd() -> None:

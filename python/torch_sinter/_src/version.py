@@ -1,11 +1,12 @@
-"""Which torch this release is for, and the sentence a user reads when another one is installed."""
+"""Our version, and the sentence a user reads when torch's is the wrong one."""
 
 from __future__ import annotations
 
 import importlib.metadata
 
-# libtorch's C++ interface changes with each minor release, so a build serves one of them.
-TORCH = "2.13"
+from torch_sinter_autoload import TORCH as TORCH
+from torch_sinter_autoload import is_built_for
+
 _DISTRIBUTION = "torch-sinter"
 
 
@@ -17,21 +18,20 @@ def installed() -> str:
         return "unknown"
 
 
-def check_torch(found: str | None = None) -> None:
-    """Raise ImportError unless the torch that is installed is the one this release was built for."""
-    if found is None:
-        try:
-            import torch
-        except ModuleNotFoundError as missing:
-            if missing.name != "torch":
-                raise
-            raise ImportError(
-                f"torch_sinter {installed()} needs torch {TORCH}, and none is installed: pip install 'torch=={TORCH}.*'"
-            ) from None
-        found = torch.__version__
-    release = found.split("+")[0]
-    if release.split(".")[:2] != TORCH.split("."):
+def check_torch() -> None:
+    """Raise ImportError unless the torch that is installed is one that this release was built for."""
+    install = f"pip install 'torch=={TORCH}.*'"
+    try:
+        import torch
+    except ModuleNotFoundError as missing:
+        if missing.name != "torch":
+            raise
         raise ImportError(
-            f"torch_sinter {installed()} was built for torch {TORCH}, but torch {found} is installed. Install the "
-            f"torch it was built for (pip install 'torch=={TORCH}.*') or the torch-sinter release for torch {release}."
+            f"torch_sinter {installed()} needs torch {TORCH}, and none is installed: {install}", name="torch"
+        ) from None
+    if not is_built_for(torch.__version__):
+        raise ImportError(
+            f"torch_sinter {installed()} was built for torch {TORCH}, but torch {torch.__version__} is installed. "
+            f"Install the torch it was built for ({install}) or the torch-sinter release for the one you have.",
+            name="torch_sinter",
         )

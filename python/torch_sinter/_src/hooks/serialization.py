@@ -12,8 +12,8 @@ import torch
 
 from torch_sinter._src import runtime
 
-# Below 20, torch's own first tagger is asked before; PrivateUse1's is at 23.
-_PRIORITY = 22
+# Before torch's own entry for PrivateUse1 devices, which is 23. Two entries of one priority make register_package fail.
+_PRIORITY = 22.5
 
 
 def _tag(storage: Any) -> str | None:
@@ -26,4 +26,4 @@ def _no_deserializer(storage: Any, location: str) -> None:
 
 
 def install() -> None:
-    torch.serialization.register_package(_PRIORITY, _tag, _no_deserializer)
+    torch.serialization.register_package(_PRIORITY, _tag, _no_deserializer)  # type: ignore[arg-type]
