@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 
@@ -71,6 +72,14 @@ def resident_kib(field: str = "VmRSS") -> int:
             if text.startswith(field + ":"):
                 return int(text.split()[1])
     raise OSError(f"/proc/self/status has no {field}")
+
+
+def reason(done: subprocess.CompletedProcess[str]) -> str:
+    """Why a process failed, in one line: PyTorch's own messages can be hundreds of lines long."""
+    lines = done.stderr.strip().splitlines()
+    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    text = (errors or lines or ["no message"])[-1]
+    return f"exit status {done.returncode}: {text[:300]}"
 
 
 def table(head: list[str], rows: list[list[str]], left: int = 1) -> str:

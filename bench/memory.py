@@ -177,7 +177,7 @@ def run_all(names: list[str], device: str) -> tuple[str, list[str]]:
         command = [sys.executable, str(Path(__file__)), name, "--device", device, "--json"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
-            problems.append(f"{name} failed: {done.stderr.strip().splitlines()[-1]}")
+            problems.append(f"{name} failed, {machine.reason(done)}")
             continue
         r = json.loads(done.stdout.splitlines()[-1])
         rows.append(

@@ -109,21 +109,22 @@ def row(result: dict, devices: list[str]) -> list[str]:
     return cells
 
 
-def report(names: list[str], arguments: list[str], devices: list[str]) -> str:
-    """Each workload in a process of its own: no other's caches, pools or plans."""
-    rows = []
+def report(names: list[str], arguments: list[str], devices: list[str]) -> tuple[str, list[str]]:
+    """Each workload in a process of its own: no other's caches, pools or plans. The table, and what failed."""
+    rows, problems = [], []
     for name in names:
         command = [sys.executable, str(Path(__file__)), name, "--json", *arguments]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
-            raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
+            problems.append(f"{name} failed, {machine.reason(done)}")
+            continue
         rows.append(row(json.loads(done.stdout.splitlines()[-1]), devices))
     head = ["workload"]
     for device in devices:
         head += [f"{device} ms", "min", "faults"]
     head += [f"{device}/{devices[0]}" for device in devices[1:]]
     head += ["loss diff", "ops", "graphs", "planned", "syncs"]
-    return machine.table(head, rows)
+    return machine.table(head, rows), problems
 
 
 def parser() -> argparse.ArgumentParser:
@@ -143,7 +144,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def main() -> None:
+def main() -> int:
     options = parser().parse_args()
     names = options.workloads or list(workloads.ALL)
     unknown = set(names) - set(workloads.ALL)
@@ -151,12 +152,17 @@ def main() -> None:
         raise SystemExit(f"no such workload: {', '.join(sorted(unknown))}; there are {', '.join(workloads.ALL)}")
     devices = options.devices.split(",")
     if options.json:
-        return print(json.dumps(measure(names[0], devices, options)))
+        print(json.dumps(measure(names[0], devices, options)))
+        return 0
     passed = ["--sync", str(options.sync), "--steps", str(options.steps), "--foreach", options.foreach]
     passed += ["--devices", options.devices, *(["--bf16"] if options.bf16 else [])]
     print(machine.line())
     print(f"Training steps: {describe(options)}; ops, graphs, plans and syncs are per step")
-    print(report(names, passed, devices))
+    text, problems = report(names, passed, devices)
+    print(text)
+    for problem in problems:
+        print(f"steps: {problem}", file=sys.stderr)
+    return 1 if problems else 0
 
 
 def describe(options: argparse.Namespace) -> str:
