@@ -226,6 +226,11 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   }
 };
 
+Hooks& device_hooks() {
+  static auto* hooks = new Hooks;
+  return *hooks;
+}
+
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
 }  // namespace
@@ -234,9 +239,18 @@ void register_device() {
   static auto* allocator = new Allocator;
   c10::SetAllocator(kDeviceType, allocator, /*priority=*/0);
   at::setHostAllocator(kDeviceType, &host_allocator(), 0);
-  TORCH_CHECK(!at::isPrivateUse1HooksRegistered(),
-              "sinter: another out-of-tree device is loaded in this process already; PyTorch has room for one");
-  at::RegisterPrivateUse1HooksInterface(new Hooks);
+  // PyTorch takes hooks once. In a Python process the stand-in of src/autoload holds the place and forwards to ours.
+  if (!at::isPrivateUse1HooksRegistered()) {
+    at::RegisterPrivateUse1HooksInterface(&device_hooks());
+  } else {
+    TORCH_CHECK(c10::get_privateuse1_backend() == "sinter",
+                "sinter: another out-of-tree device is loaded in this process already; PyTorch has room for one");
+  }
 }
 
 }  // namespace sinter::torch_device
+
+// What src/autoload/entrances.cpp forwards to.
+extern "C" __attribute__((visibility("default"))) void* sinter_device_hooks() {
+  return static_cast<at::PrivateUse1HooksInterface*>(&sinter::torch_device::device_hooks());
+}
