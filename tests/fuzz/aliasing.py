@@ -130,7 +130,14 @@ class Builder:
         partner = self.pick(broadcasts) or self.rng.choice(self.names)
         either = partner if self.rng.random() < 0.8 else scalar
         dtype = self.rng.choice(DTYPES)
-        return {"o": either, "m": partner, "s": scalar, "D": dtype, "z": self.size()}
+        return {
+            "o": either,
+            "m": partner,
+            "s": scalar,
+            "D": dtype,
+            "V": dtype if dtype is not torch.bool else t.dtype,
+            "z": self.size(),
+        }
 
     def _places(self, t: torch.Tensor) -> dict[str, object]:
         divisors = [f for f in range(1, t.numel() + 1) if t.numel() % f == 0] or [1]
@@ -146,10 +153,8 @@ class Builder:
             d, e = self.rng.randrange(-t.dim(), t.dim()), self.rng.randrange(-t.dim(), t.dim())
             i = self.rng.randrange(max(1, t.size(d)))
             places |= {"d": d, "e": e, "i": i, "p": self.rng.sample(range(t.dim()), t.dim())}
-            places |= {
-                "k": self.rng.randrange(max(1, t.size(d))) + 1,
-                "rest": self.rng.randrange(t.size(d) - i + 1 or 1),
-            }
+            places |= {"i0": self.rng.randrange(max(1, t.size(0))), "k": self.rng.randrange(max(1, t.size(d))) + 1}
+            places["rest"] = self.rng.randrange(t.size(d) - i + 1 or 1)
         return places
 
 

@@ -1,8 +1,9 @@
 """What a random program may say: one statement form a line, filled in with what fits the tensors at hand.
 
 `{n}` is a tensor, `{o}` one that broadcasts to it (or a scalar), `{m}` the same but always a tensor, `{a}` and `{b}`
-any two, `{s}` a scalar of its kind, `{D}` a dtype, `{z}` a size; for tensors with dimensions `{d}` and `{e}` are two
-of them, `{i}` an index into `{d}`, `{k}` a length within it. A form with `=>` in front needs what stands there.
+any two, `{s}` a scalar of its kind, `{D}` a dtype (`{V}` one whose every byte pattern is a value), `{z}` a size; for
+tensors with dimensions `{d}` and `{e}` are two of them, `{i}` an index into `{d}` (`{i0}` into the first), `{k}` a
+length within it. A form with `=>` in front needs what stands there.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ VIEWS = forms("""
     {n}.view_as({n})
     {n}.detach()
     {n}.data
-    {n}.view({D})
+    {n}.view({V})
     {n}.contiguous()
     {n}.to({D})
     {n}.to(D)
@@ -115,7 +116,7 @@ WRITES = forms("""
     length => {n}.index_fill_({d}, torch.tensor([{i}, 0], device=D), {s})
     length => {n}.index_copy_({d}, torch.tensor([{i}], device=D), {n}.narrow({d}, 0, 1))
     length => {n}.index_add_({d}, torch.tensor([{i}], device=D), {n}.narrow({d}, 0, 1).clone())
-    length => {n}[torch.tensor([{i}, 0], device=D)] = {s}
+    length => {n}[torch.tensor([{i0}, 0], device=D)] = {s}
     matrix => {n}.tril_()
     matrix => {n}.fill_diagonal_({s})
     matrix => {n}.t_()
