@@ -88,6 +88,8 @@ struct alignas(64) CachingAllocator::Header {
   size_t requested;
   Header* up;  // neighbours in the stack of free blocks
   Header* down;
+  uintptr_t seal = reinterpret_cast<uintptr_t>(this) ^ kSeal;  // tells our blocks from other memory
+  static constexpr uintptr_t kSeal = 0x5EA1'ED0F'5147'E12E;
 
   static Header* of(void* pointer) { return static_cast<Header*>(pointer) - 1; }
   static const Header* of(const void* pointer) { return static_cast<const Header*>(pointer) - 1; }
@@ -218,6 +220,12 @@ void CachingAllocator::free(void* pointer) {
     while (cached_mapped_ > bound) retire_oldest(retired);
   }
   give_back(retired);
+}
+
+bool CachingAllocator::owns(const void* pointer) {
+  if (pointer == nullptr || reinterpret_cast<uintptr_t>(pointer) % kAlignment != 0) return false;
+  const Header* header = Header::of(pointer);
+  return header->state == Header::kUsed && header->seal == (reinterpret_cast<uintptr_t>(header) ^ Header::kSeal);
 }
 
 size_t CachingAllocator::requested_bytes(const void* pointer) {

@@ -63,6 +63,10 @@ class CachingAllocator {
   // Takes what allocate() gave, or null. Freeing twice is reported to the log and ignored where it can be seen.
   void free(void* pointer);
 
+  // Whether a pointer that malloc or allocate() gave is one of allocate()'s blocks in use. Reads the 64 bytes before it,
+  // which both have mapped.
+  static bool owns(const void* pointer);
+
   // What was asked for when the block was allocated.
   static size_t requested_bytes(const void* pointer);
 

@@ -123,7 +123,7 @@ std::exception_ptr TorchHost::run(const runtime::LibraryCall& node) {
           return view;
         },
         stack);
-    if (!call.random || !run_random(call, node, stack))
+    if (!call.random || !run_random(call, node.scalars, stack))
       call.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
     take_results(call, node, stack);
     for (size_t k = 0; k < node.operands.size(); ++k)

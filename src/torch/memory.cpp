@@ -7,6 +7,7 @@
 
 #include <atomic>
 
+#include "runtime/caching_allocator.h"
 #include "torch/device_memory.h"
 #include "torch/device_state.h"
 
@@ -227,17 +228,29 @@ thread_local int kernel_depth = 0;
 
 class KernelAllocator final : public c10::Allocator {
  public:
-  explicit KernelAllocator(c10::Allocator* default_allocator) : default_(default_allocator) {}
+  explicit KernelAllocator(c10::Allocator* default_allocator) : default_(default_allocator) {
+    default_release = default_->raw_deleter();
+  }
 
   c10::DataPtr allocate(size_t nbytes) override {
     return kernel_depth ? allocate_cpu(nbytes) : default_->allocate(nbytes);
   }
-  c10::DeleterFnPtr raw_deleter() const override { return default_->raw_deleter(); }
+  // oneDNN's wrapper allocates and frees raw pointers, and may do so on either side of a scope: the deleter tells
+  // whose a pointer is.
+  c10::DeleterFnPtr raw_deleter() const override { return &release_either; }
   void copy_data(void* destination, const void* source, std::size_t count) const override {
     default_copy_data(destination, source, count);
   }
 
  private:
+  static void release_either(void* pointer) {
+    if (CachingAllocator::owns(pointer))
+      device_memory::free(pointer);
+    else
+      default_release(pointer);
+  }
+
+  static inline c10::DeleterFnPtr default_release = nullptr;
   c10::Allocator* default_;
 };
 

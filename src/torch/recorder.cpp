@@ -36,19 +36,6 @@ uint64_t next_call_id() {
   return next.fetch_add(1);
 }
 
-// Counters of the generator that an op draws: four values of 32 bits each, twice as many for wide types.
-uint64_t draws_of(const TorchCall& call) {
-  const graph::TensorMeta* meta = nullptr;
-  for (const graph::TensorMeta& result : call.results)
-    if (result.defined && !meta) meta = &result;
-  if (!meta)
-    for (const graph::Operand& operand : call.operands)
-      if (operand.access != graph::Access::kRead && !meta) meta = &operand.meta;
-  if (!meta) return 1;
-  const auto groups = static_cast<uint64_t>((meta->numel() + 3) / 4);
-  return std::max<uint64_t>(1, groups * 2);
-}
-
 void fill_random(const OpInfo& info, TorchCall& call) {
   if (!info.row.has(ops::kRandom)) return;
   call.random = true;
@@ -173,6 +160,7 @@ void call_op(const OpInfo& info, torch::jit::Stack& stack) {
     return call_op(info, stack);
   }
 
+  if (call->random) check_random_scalars(*call, std::span(digest.scalars.data(), digest.scalars.size()));
   Results results;
   make_results(*call, results);
   if (call->random) {

@@ -125,6 +125,8 @@ void register_recorder(torch::Library& library) {
         op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
         op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
     if (!explicit_composite && !op->hasKernelForDispatchKey(DispatchKey::CPU)) continue;
+    // These end in the in-place ops that draw.
+    if (explicit_composite && op->hasTag(at::Tag::nondeterministic_seeded)) continue;
     if (returns_view(op->schema()) || op->hasTag(at::Tag::inplace_view)) continue;
     const OpInfo& info = op_info(*op);
     if (!info.has_tensor_argument && explicit_composite) continue;  // a factory: it ends in empty and fill_

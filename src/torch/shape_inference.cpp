@@ -11,6 +11,7 @@
 #include "torch/kernel_scope.h"
 #include "torch/library_call.h"
 #include "torch/memory.h"
+#include "torch/random.h"
 
 namespace sinter::torch_device {
 namespace {
@@ -129,7 +130,9 @@ bool try_on_stand_ins(const OpInfo& info, const Digest& digest, TorchCall& call)
     std::vector<graph::Scalar> scalars(digest.scalars.begin(), digest.scalars.end());
     scalars.resize(call.scalars.size());
     push_arguments(call, scalars, [&](uint32_t k) { return operands[k]; }, stack);
-    call.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+    // Dropout has no generator argument: PyTorch's kernel would draw from the CPU's default one.
+    if (info.name != "aten::native_dropout" || !run_random(call, scalars, stack))
+      call.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
     bool resized = false;
     call.resized_to.assign(operands.size(), [] { graph::TensorMeta m; m.defined = false; return m; }());
     for (size_t k = 0; k < operands.size(); ++k) {
@@ -208,6 +211,7 @@ bool describe_results(const OpInfo& info, c10::ArrayRef<c10::IValue> outputs,
 }
 
 bool infer(const OpInfo& info, const torch::jit::Stack& stack, const Digest& digest, TorchCall& call) {
+  if (call.random && infer_random(info, stack, call)) return true;
   // An op that only overwrites its arguments returns nothing new, but its errors must be seen here: it is tried.
   if (!info.writes_any) {
     if (const c10::KernelFunction* function = meta_function(info.name))
