@@ -12,7 +12,9 @@ constexpr auto kReduce = OpClass::kReduction;
 constexpr auto kContract = OpClass::kContraction;
 constexpr auto kRand = OpClass::kRandom;
 
-const std::vector<Op> kTable = {
+// A function's static: the device is registered by a static initialiser, which may run before this file's.
+const std::vector<Op>& table() {
+  static const std::vector<Op> rows = {
     // ---- results that depend on contents
     {"aten::nonzero", kLib, kDataDependent},
     {"aten::nonzero_numpy", kLib, kDataDependent},
@@ -134,13 +136,15 @@ const std::vector<Op> kTable = {
     {"aten::convolution", kContract},
     {"aten::convolution_backward", kContract},
 };
+  return rows;
+}
 
-const Op kDefault = {"", kLib, kNone};
+constexpr Op kDefault = {"", kLib, kNone};
 
 const std::unordered_map<std::string_view, const Op*>& index() {
   static const auto* map = [] {
     auto* built = new std::unordered_map<std::string_view, const Op*>;
-    for (const Op& op : kTable) built->emplace(op.name, &op);
+    for (const Op& op : table()) built->emplace(op.name, &op);
     return built;
   }();
   return *map;
@@ -160,6 +164,6 @@ const Op& find_op(std::string_view qualified_name, std::string_view overload) {
   return kDefault;
 }
 
-const std::vector<Op>& op_table() { return kTable; }
+const std::vector<Op>& op_table() { return table(); }
 
 }  // namespace sinter::ops

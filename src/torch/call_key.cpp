@@ -48,6 +48,40 @@ graph::Scalar host_scalar(const at::Tensor& tensor) {
               info.handle.schema().arguments()[argument].name(), " in method ", info.name, ")");
 }
 
+// For each storage the first operand that has it; linear in the number of operands, which foreach ops make large.
+class SharedMemory {
+ public:
+  void begin(size_t count) {
+    while (slots_.size() < 2 * count + 1) slots_.resize(slots_.size() * 2);
+    ++epoch_;
+  }
+  uint32_t first_with(const void* storage, uint32_t index) {
+    const size_t mask = slots_.size() - 1;
+    for (size_t i = (reinterpret_cast<uintptr_t>(storage) >> 5) * 0x9E3779B97F4A7C15u >> 20 & mask;; i = (i + 1) & mask) {
+      Slot& slot = slots_[i];
+      if (slot.epoch != epoch_) {
+        slot = {storage, epoch_, index};
+        return index;
+      }
+      if (slot.storage == storage) return slot.index;
+    }
+  }
+
+ private:
+  struct Slot {
+    const void* storage = nullptr;
+    uint64_t epoch = 0;
+    uint32_t index = 0;
+  };
+  std::vector<Slot> slots_ = std::vector<Slot>(64);
+  uint64_t epoch_ = 0;
+};
+
+SharedMemory& shared_memory() {
+  thread_local SharedMemory memory;
+  return memory;
+}
+
 class Digester {
  public:
   Digester(const OpInfo& info, torch::jit::Stack& stack, Digest& out)
@@ -206,19 +240,18 @@ class Digester {
   bool restarted_ = false;
 
  private:
-  // A written operand that shares memory with another: errors of overlap depend on how, so it belongs to the key.
+  // How operands share memory belongs to the key once one is written: results and errors of overlap depend on it.
+  // Two operands that are one tensor object count as such too, since kernels look at identity.
   void alias_words() {
-    auto& operands = out_.operands;
-    for (size_t i = 0; i < operands.size(); ++i) {
-      if (operands[i].access == graph::Access::kRead) continue;
-      for (size_t j = 0; j < operands.size(); ++j) {
-        if (i == j || operands[i].tensor->unsafe_storage().unsafeGetStorageImpl() !=
-                          operands[j].tensor->unsafe_storage().unsafeGetStorageImpl())
-          continue;
-        add(word(kAlias, (i << 16) | j));
-        add(static_cast<uint64_t>(operands[j].tensor->storage_offset() -
-                                  operands[i].tensor->storage_offset()));
-      }
+    SharedMemory& seen = shared_memory();
+    seen.begin(out_.operands.size());
+    for (size_t i = 0; i < out_.operands.size(); ++i) {
+      const c10::TensorImpl* tensor = out_.operands[i].tensor;
+      const uint32_t j = seen.first_with(tensor->unsafe_storage().unsafeGetStorageImpl(), static_cast<uint32_t>(i));
+      if (j == i) continue;
+      const c10::TensorImpl* other = out_.operands[j].tensor;
+      add(word(kAlias, (static_cast<uint64_t>(i) << 24) | (static_cast<uint64_t>(j) << 1) | (other == tensor)));
+      add(static_cast<uint64_t>(tensor->storage_offset() - other->storage_offset()));
     }
   }
 

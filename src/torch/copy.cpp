@@ -4,6 +4,8 @@
 #include <ATen/ops/clone.h>
 #include <torch/library.h>
 
+#include <cstring>
+
 #include "runtime/metrics.h"
 #include "torch/device_state.h"
 #include "torch/kernel_scope.h"
@@ -14,13 +16,25 @@
 namespace sinter::torch_device {
 namespace {
 
+// Same type and layout: the bytes themselves, so that a boolean that is neither 0 nor 1 arrives as it is.
+bool copy_bytes(const at::Tensor& destination, const at::Tensor& source) {
+  if (destination.scalar_type() != source.scalar_type() || destination.is_conj() != source.is_conj() ||
+      destination.is_neg() != source.is_neg() || destination.sizes() != source.sizes() ||
+      destination.strides() != source.strides() || !source.is_non_overlapping_and_dense())
+    return false;
+  constexpr size_t kWorthThreads = 1 << 18;
+  if (source.nbytes() > kWorthThreads && source.scalar_type() != at::kBool) return false;
+  if (source.numel()) std::memcpy(destination.mutable_data_ptr(), source.const_data_ptr(), source.nbytes());
+  return true;
+}
+
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& destination, bool non_blocking) {
   if (!is_device_tensor(destination)) {
     metrics().add(Counter::kBytesToHost, destination.nbytes());
     const at::Tensor view = synced_cpu_view(self, "copy to the host");
     KernelScope scope;
     ThreadPolicy threads;
-    destination.copy_(view, non_blocking);
+    if (!copy_bytes(destination, view)) destination.copy_(view, non_blocking);
     return destination;
   }
   if (is_device_tensor(self)) {
@@ -35,7 +49,8 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& destination, bool
     {
       KernelScope scope;
       ThreadPolicy threads;
-      cpu_view(buffer, meta_of(destination), destination.storage_offset()).copy_(self);
+      const at::Tensor view = cpu_view(buffer, meta_of(destination), destination.storage_offset());
+      if (!copy_bytes(view, self)) view.copy_(self);
     }
     buffer.contents = true;
     buffer.failure = nullptr;

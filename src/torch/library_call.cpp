@@ -116,10 +116,13 @@ std::exception_ptr TorchHost::run(const runtime::LibraryCall& node) {
     KernelScope scope;
     torch::jit::Stack stack;
     stack.reserve(call.arguments.size() + 2);
+    std::vector<at::Tensor> shared(call.same_object.size());  // operands that are one tensor object
     push_arguments(
         call, node.scalars,
         [&](uint32_t k) {
-          at::Tensor view = cpu_view(*node.operands[k], call.operands[k].meta, node.offsets[k]);
+          if (shared.empty()) return cpu_view(*node.operands[k], call.operands[k].meta, node.offsets[k]);
+          at::Tensor& view = shared[call.same_object[k]];
+          if (!view.defined()) view = cpu_view(*node.operands[k], call.operands[k].meta, node.offsets[k]);
           return view;
         },
         stack);

@@ -78,6 +78,7 @@ OpInfo::OpInfo(const c10::OperatorHandle& handle)
     writes_any = writes_any || info.writes;
     arguments.push_back(info);
   }
+  foreach_in_place = writes_any && base.rfind("aten::_foreach_", 0) == 0 && base.back() == '_';
   for (const c10::Argument& ret : schema.returns()) {
     ReturnInfo info;
     const auto kind = ret.type()->kind();

@@ -174,15 +174,19 @@ constexpr philox::Real kReal = std::is_same_v<Stored, at::Half>       ? philox::
 #define SINTER_FLOATING(tensor, name, ...) \
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, (tensor).scalar_type(), name, __VA_ARGS__)
 
+void draw_uniform(float* out, int64_t begin, int64_t end, Position at, double from, double to, philox::Real type) {
+  philox::uniform(out, begin, end, at, from, to, type);
+}
+void draw_uniform(double* out, int64_t begin, int64_t end, Position at, double from, double to, philox::Real) {
+  philox::uniform(out, begin, end, at, from, to);
+}
+
 void fill_uniform(const at::Tensor& self, Position at, double from, double to) {
   const at::Tensor out = self.is_complex() ? at::view_as_real(self) : self;
   SINTER_FLOATING(out, "uniform", [&] {
     using Drawn = DrawnAs<scalar_t>;
     fill<scalar_t, Drawn>(out, [&](Drawn* values, int64_t begin, int64_t end) {
-      if constexpr (std::is_same_v<Drawn, double>)
-        philox::uniform(values, begin, end, at, from, to);
-      else
-        philox::uniform(values, begin, end, at, from, to, kReal<scalar_t>);
+      draw_uniform(values, begin, end, at, from, to, kReal<scalar_t>);
     });
   });
 }
@@ -361,8 +365,8 @@ void fill_integers(RandomOp op, const torch::jit::Stack& stack, Position at) {
 template <class T>
 void drop(const at::Tensor& input, const at::Tensor& output, const at::Tensor& mask, Position at, double keep,
           double scale) {
-  using Wide = at::opmath_type<T>;
-  const auto factor = static_cast<Wide>(scale);
+  using Wide = DrawnAs<T>;
+  const auto factor = static_cast<Wide>(static_cast<T>(scale));  // rounded, as eager's mul_ does
   const T* in = input.const_data_ptr<T>();
   T* out = output.mutable_data_ptr<T>();
   bool* kept = mask.mutable_data_ptr<bool>();

@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <span>
+#include <unordered_map>
 
 #include "runtime/metrics.h"
 #include "support/flags.h"
@@ -52,6 +53,30 @@ void fill_random(const OpInfo& info, TorchCall& call) {
   }
 }
 
+std::vector<uint32_t> same_objects(const Digest& digest) {
+  std::unordered_map<const c10::TensorImpl*, uint32_t> first;
+  std::vector<uint32_t> same(digest.operands.size());
+  bool any = false;
+  for (uint32_t k = 0; k < same.size(); ++k) {
+    same[k] = first.emplace(digest.operands[k].tensor, k).first->second;
+    any = any || same[k] != k;
+  }
+  if (!any) same.clear();
+  return same;
+}
+
+// Eager's kernels for lists of tensors count a change of each; the schema-driven layer above us does so for single
+// tensors only.
+void bump_versions_of_lists(const OpInfo& info, const torch::jit::Stack& stack) {
+  const size_t base = stack.size() - info.arguments.size();
+  for (size_t i = 0; i < info.arguments.size(); ++i)
+    if (info.arguments[i].writes && stack[base + i].isTensorList())
+      for (const c10::IValue& element : stack[base + i].toListRef()) {
+        c10::TensorImpl* tensor = element.unsafeToTensorImpl();
+        if (!tensor->is_inference()) tensor->bump_version();
+      }
+}
+
 Ref<TorchCall> make_call(const OpInfo& info, const torch::jit::Stack& stack, Digest& digest) {
   metrics().add(Counter::kShapeCacheMisses);
   Ref<TorchCall> call = make_ref<TorchCall>(info.handle);
@@ -60,6 +85,7 @@ Ref<TorchCall> make_call(const OpInfo& info, const torch::jit::Stack& stack, Dig
   call->id = next_call_id();
   fill_call(info, stack, *call);
   fill_random(info, *call);
+  if (info.writes_any) call->same_object = same_objects(digest);
   if (!infer(info, stack, digest, *call)) return nullptr;
   if (call->random) call->draws = draws_of(*call);
   return call_cache().insert(digest.key, call);
@@ -179,6 +205,7 @@ void call_op(const OpInfo& info, torch::jit::Stack& stack) {
     exported = exported || buffer.exported.load(std::memory_order_relaxed);
     arm(storage);
   }
+  if (info.foreach_in_place) bump_versions_of_lists(info, stack);
   const uint64_t settings = current_settings();
   end_graph_if_settings_changed(settings);
   const Stream::After after = stream().record(

@@ -75,6 +75,10 @@ std::vector<at::Tensor> stand_ins(const TorchCall& call, const Digest& digest) {
         bytes ? zeros(bytes) : c10::DataPtr(nullptr, c10::Device(c10::kCPU)), c10::GetCPUAllocator(), true);
     for (size_t i = r; i < count; ++i) {
       if (root[i] != r) continue;
+      if (!call.same_object.empty() && call.same_object[i] != i) {
+        made[i] = made[call.same_object[i]];
+        continue;
+      }
       const graph::TensorMeta& meta = call.operands[i].meta;
       at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
           c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
@@ -122,8 +126,6 @@ bool try_on_stand_ins(const OpInfo& info, const Digest& digest, TorchCall& call)
   try {
     c10::impl::ForceDispatchKeyGuard keys(kernel_dispatch_keys());
     std::vector<at::Tensor> operands = stand_ins(call, digest);
-    std::vector<at::Tensor> aliases;  // what is passed: the kernel may change a tensor's metadata
-    for (const at::Tensor& operand : operands) aliases.push_back(operand);
     std::vector<graph::TensorMeta> before;
     for (const at::Tensor& operand : operands) before.push_back(meta_of(operand));
     torch::jit::Stack stack;

@@ -59,6 +59,9 @@ class TorchCall final : public graph::Call {
   std::vector<ReturnSlot> returns;
   // For kResize: new metadata of operands that change; `defined` false where they do not.
   std::vector<graph::TensorMeta> resized_to;
+  // For each operand the first operand that is the same tensor object (itself where there is none earlier); filled
+  // only when the op writes.
+  std::vector<uint32_t> same_object;
   // First of the two scalars (seed, offset) of a random op; the op draws `draws` counters.
   uint32_t seed_scalar = 0;
   uint64_t draws = 0;
