@@ -153,8 +153,7 @@ void fill(const at::Tensor& out, Draw&& draw) {
         for (int64_t i = begin; i < end; ++i) data[i] = stored_as<Stored>(values[i - begin]);
       } else {
         for_rows(out, begin, end, [&](int64_t first, int64_t count, int64_t offset, int64_t stride) {
-          for (int64_t i = 0; i < count; ++i)
-            data[offset + i * stride] = stored_as<Stored>(values[first - begin + i]);
+          for (int64_t i = 0; i < count; ++i) data[offset + i * stride] = stored_as<Stored>(values[first - begin + i]);
         });
       }
     }
@@ -197,18 +196,16 @@ void fill_normal(const at::Tensor& self, Position at, double mean, double std) {
   if (self.is_complex()) std /= std::sqrt(2.0);
   SINTER_FLOATING(out, "normal", [&] {
     using Drawn = DrawnAs<scalar_t>;
-    fill<scalar_t, Drawn>(out, [&](Drawn* values, int64_t begin, int64_t end) {
-      philox::normal(values, begin, end, at, mean, std);
-    });
+    fill<scalar_t, Drawn>(
+        out, [&](Drawn* values, int64_t begin, int64_t end) { philox::normal(values, begin, end, at, mean, std); });
   });
 }
 
 void fill_exponential(const at::Tensor& self, Position at, double lambda) {
   SINTER_FLOATING(self, "exponential", [&] {
     using Drawn = DrawnAs<scalar_t>;
-    fill<scalar_t, Drawn>(self, [&](Drawn* values, int64_t begin, int64_t end) {
-      philox::exponential(values, begin, end, at, lambda);
-    });
+    fill<scalar_t, Drawn>(
+        self, [&](Drawn* values, int64_t begin, int64_t end) { philox::exponential(values, begin, end, at, lambda); });
   });
 }
 
@@ -234,18 +231,16 @@ void fill_geometric(const at::Tensor& self, Position at, double p) {
   AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, self.scalar_type(), "geometric", [&] {
     // Integers hold larger values than float counts exactly.
     using Drawn = std::conditional_t<std::is_integral_v<scalar_t>, double, DrawnAs<scalar_t>>;
-    fill<scalar_t, Drawn>(self, [&](Drawn* values, int64_t begin, int64_t end) {
-      philox::geometric(values, begin, end, at, p);
-    });
+    fill<scalar_t, Drawn>(
+        self, [&](Drawn* values, int64_t begin, int64_t end) { philox::geometric(values, begin, end, at, p); });
   });
 }
 
 void fill_bernoulli(const at::Tensor& self, Position at, double p) {
   AT_DISPATCH_ALL_TYPES_AND3(at::kBool, at::kBFloat16, at::kHalf, self.scalar_type(), "bernoulli", [&] {
     using Drawn = std::conditional_t<std::is_same_v<scalar_t, float>, float, bool>;
-    fill<scalar_t, Drawn>(self, [&](Drawn* values, int64_t begin, int64_t end) {
-      philox::bernoulli(values, begin, end, at, p);
-    });
+    fill<scalar_t, Drawn>(
+        self, [&](Drawn* values, int64_t begin, int64_t end) { philox::bernoulli(values, begin, end, at, p); });
   });
 }
 
@@ -308,7 +303,7 @@ int64_t spacing(int64_t value) {
 // The nearest bounds whose conversion to T stays within [from, to).
 template <class T>
 int64_t lowest_from(int64_t from) {
-  if constexpr (kDigits<T> > 0) {
+  if constexpr (kDigits < T >> 0) {
     if (through<T>(from) < from) {
       const int64_t step = spacing<T>(from);
       return (from / step + (from > 0)) * step;
@@ -318,7 +313,7 @@ int64_t lowest_from(int64_t from) {
 }
 template <class T>
 int64_t highest_to(int64_t to) {
-  if constexpr (kDigits<T> > 0) {
+  if constexpr (kDigits < T >> 0) {
     if (const int64_t last = to - 1; through<T>(last) > last) {
       const int64_t step = spacing<T>(last);
       return (last / step - (last < 0)) * step + 1;
@@ -331,9 +326,12 @@ template <class T>
 Integers bounds(RandomOp op, const torch::jit::Stack& stack) {
   const bool with_from = op == RandomOp::kRandomFrom;
   if (op == RandomOp::kRandom) {
-    if constexpr (std::is_same_v<T, bool>) return {0, 2};
-    else if constexpr (kDigits<T> > 0) return {0, (uint64_t{1} << kDigits<T>) + 1};
-    else return {0, static_cast<uint64_t>(std::numeric_limits<T>::max()) + 1};
+    if constexpr (std::is_same_v<T, bool>)
+      return {0, 2};
+    else if constexpr (kDigits<T> > 0)
+      return {0, (uint64_t{1} << kDigits<T>)+1};
+    else
+      return {0, static_cast<uint64_t>(std::numeric_limits<T>::max()) + 1};
   }
   int64_t from = with_from ? stack[1].toInt() : 0;
   const c10::IValue& last = stack[with_from ? 2 : 1];
@@ -345,19 +343,22 @@ Integers bounds(RandomOp op, const torch::jit::Stack& stack) {
   if (from == std::numeric_limits<int64_t>::lowest()) return {from, 0};
   from = lowest_from<T>(from);
   int64_t top;  // inclusive
-  if constexpr (kDigits<T> > 0) top = int64_t{1} << kDigits<T>;
-  else top = static_cast<int64_t>(std::min<uint64_t>(static_cast<uint64_t>(std::numeric_limits<T>::max()), INT64_MAX));
+  if constexpr (kDigits < T >> 0)
+    top = int64_t{1} << kDigits<T>;
+  else
+    top = static_cast<int64_t>(std::min<uint64_t>(static_cast<uint64_t>(std::numeric_limits<T>::max()), INT64_MAX));
   return {from, static_cast<uint64_t>(top) - static_cast<uint64_t>(from) + 1};
 }
 
 void fill_integers(RandomOp op, const torch::jit::Stack& stack, Position at) {
   const at::Tensor& self = stack[0].toTensor();
   AT_DISPATCH_V2(self.scalar_type(), "random_", AT_WRAP([&] {
-    const Integers in = bounds<scalar_t>(op, stack);
-    fill<scalar_t, int64_t>(self, [&](int64_t* values, int64_t begin, int64_t end) {
-      philox::integers(values, begin, end, at, in.base, in.range);
-    });
-  }), at::kBool, at::kHalf, at::kBFloat16, AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
+                   const Integers in = bounds<scalar_t>(op, stack);
+                   fill<scalar_t, int64_t>(self, [&](int64_t* values, int64_t begin, int64_t end) {
+                     philox::integers(values, begin, end, at, in.base, in.range);
+                   });
+                 }),
+                 at::kBool, at::kHalf, at::kBFloat16, AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
 }
 
 // ---- dropout
@@ -517,8 +518,10 @@ bool infer_multinomial(c10::ArrayRef<c10::IValue> arguments, TorchCall& call) {
   if (categories <= 0 || categories > (int64_t{1} << 24) || self.numel() == 0) return false;
   if (!replacement && samples > categories) return false;
   graph::TensorMeta meta = meta_with({}, c10::ScalarType::Long);
-  if (self.sizes.size() == 2) meta.sizes = {self.sizes[0], samples}, meta.strides = {samples, 1};
-  else meta.sizes = {samples}, meta.strides = {1};
+  if (self.sizes.size() == 2)
+    meta.sizes = {self.sizes[0], samples}, meta.strides = {samples, 1};
+  else
+    meta.sizes = {samples}, meta.strides = {1};
   add_result(call, std::move(meta));
   return true;
 }

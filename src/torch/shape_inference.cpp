@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "runtime/metrics.h"
+#include "support/log.h"
 #include "torch/kernel_scope.h"
 #include "torch/library_call.h"
 #include "torch/memory.h"
@@ -119,6 +120,7 @@ bool add_result(const at::Tensor& tensor, c10::ArrayRef<at::Tensor> operands,
 }
 
 bool try_on_stand_ins(const OpInfo& info, const Digest& digest, TorchCall& call) {
+  if (log::enabled(log::Level::kDebug)) log::debug("shape trial: " + describe(call));
   metrics().add(Counter::kShapeProbes);
   NoWarnings quiet;
   c10::WarningUtils::WarningHandlerGuard warnings(&quiet);
