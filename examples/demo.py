@@ -23,8 +23,8 @@ sys.path.insert(0, HERE)
 # losses of one step may lie apart. Both devices run the same kernels except in the optimizer, where the defaults differ (one loop per
 # parameter on the CPU, a multi-tensor update on sinter) and round differently by one unit in the last place; training amplifies that.
 SCRIPTS = {
-    "train_gpt": {"title": "character GPT", "steps": 200, "fresh_steps": 20, "learned": 0.7, "tolerance": 0.02},
-    "train_digits": {"title": "digits conv net", "steps": 300, "fresh_steps": 50, "learned": 0.2, "tolerance": 0.02},
+    "train_gpt": {"title": "char GPT", "steps": 200, "fresh_steps": 20, "learned": 0.7, "tolerance": 0.02},
+    "train_digits": {"title": "digits net", "steps": 300, "fresh_steps": 50, "learned": 0.2, "tolerance": 0.02},
 }
 TAIL = 10  # losses are averaged over this many steps at each end
 
@@ -126,7 +126,7 @@ class Bar:
         if self.rich:
             self.rich.update(self.task, completed=self.done, note=note)
         elif self.done * 4 // self.total > (self.done - 1) * 4 // self.total:
-            self.console.print(f"{self.title}: {self.done}/{self.total} steps, {note}", highlight=False)
+            self.console.print(f"{self.title}: {self.done}/{self.total}, {note}")
 
 
 def compare(console, script, devices, steps):
@@ -160,28 +160,22 @@ def main():
     if options.fresh:
         return fresh_run(options.fresh[0], options.fresh[1], int(options.fresh[2]))
 
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    # In a pipe there is no width to fit; rich would assume 80 columns and fold the table.
-    console = Console() if sys.stdout.isatty() else Console(width=150)
+    # In a pipe there is no width to fit.
+    console = Console(highlight=False) if sys.stdout.isatty() else Console(width=110, highlight=False)
     devices = options.devices.split(",")
     began = time.perf_counter()
-    console.print(machine_line(), highlight=False, soft_wrap=True)
-    table = Table()
-    table.add_column("model")
-    table.add_column("device")
-    for name in (
-        "ms a step",
-        "first step",
-        "peak memory",
-        "loss at start",
-        "loss at end",
-        "largest difference",
-        "test accuracy",
-    ):
-        table.add_column(name, justify="right")
-    problems = []
+    console.print(machine_line())
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("model", no_wrap=True)
+    table.add_column("device", no_wrap=True)
+    heads = ("ms a\nstep", "times\neager", "first\nstep", "peak\nmemory", "loss at\nstart", "loss at\nend")
+    for head in (*heads, "largest\ndiff."):
+        table.add_column(head, justify="right", no_wrap=True)
+    problems, notes = [], []
     for script, about in SCRIPTS.items():
         fresh = {}
         with Bar(console, "fresh processes", len(devices)) as bar:
@@ -197,14 +191,14 @@ def main():
             first, _, peak = fresh[device]
             table.add_row(
                 about["title"] if row == 0 else "",
-                "eager CPU" if device == "cpu" else device,
-                f"{ms:.2f}" + (f" ({ms / statistics.median(times[base]):.2f}x)" if row else ""),
+                "eager" if device == "cpu" else device,
+                f"{ms:.2f}",
+                f"{ms / statistics.median(times[base]):.2f}" if row else "",
                 f"{first:.2f} s",
                 f"{peak:.0f} MiB",
                 f"{start:.4f}",
                 f"{end:.4f}",
-                f"{difference:.1e}" if row else "",
-                f"{accuracy[device]:.3f}" if device in accuracy else "",
+                ("equal" if difference == 0 else f"{difference:.1e}") if row else "",
             )
             if not end <= about["learned"] * losses[device][0]:
                 problems.append(
@@ -216,25 +210,26 @@ def main():
                 )
         table.add_section()
         imports = fresh[base][1]
+        if accuracy:
+            shown = ", ".join(f"{device} {accuracy[device]:.3f}" for device in devices)
+            notes.append(f"Accuracy of the {about['title']} on images kept out of the training: {shown}.")
     console.print(table)
-    console.print(
-        f"ms a step: median over all steps, the devices taking turns in one process, each step ending with loss.item(). First step: fresh process, from\n"
-        f"building the model to its first loss. Peak memory: VmHWM of that process (Python, libraries and data alone: {imports:.0f} MiB).\n"
-        f"Losses: mean of {TAIL} steps. Largest difference: over all steps. Dropout is 0: random streams differ between devices by design.",
-        highlight=False,
-        soft_wrap=True,
-    )
+    notes += [
+        "ms a step: median over all steps, the devices taking turns in one process, each step ending with loss.item().",
+        "First step: a fresh process, from building the model to its first loss.",
+        f"Peak memory: VmHWM of that process; Python, libraries and data alone take {imports:.0f} MiB of it.",
+        f"Losses: mean of {TAIL} steps. Largest diff.: of the two losses of one step, over all steps.",
+        "Dropout is 0: random streams differ between devices by design.",
+    ]
     if "sinter" in devices:
         import torch_sinter
 
-        counters = torch_sinter.metrics.as_dict()["counters"]
+        counters = torch_sinter.metrics.counters()
         shown = ("ops_recorded", "graphs_ended", "graphs_planned", "graph_cache_hits", "syncs", "fallbacks")
-        console.print(
-            "sinter: " + ", ".join(f"{counters.get(n, 0):,} {n.replace('_', ' ')}" for n in shown),
-            highlight=False,
-            soft_wrap=True,
-        )
-    console.print(f"{time.perf_counter() - began:.0f} s in all", highlight=False)
+        notes.append("sinter: " + ", ".join(f"{n.replace('_', ' ')} {counters.get(n, 0):,}" for n in shown) + ".")
+    for note in notes:
+        console.print(note)
+    console.print(f"{time.perf_counter() - began:.0f} s in all")
     for problem in problems:
         print(f"demo: {problem}", file=sys.stderr)
     return 1 if problems else 0
