@@ -1,4 +1,4 @@
-"""Gradients: on the thread that asks for them, in any thread, with hooks, custom functions and other people's operators."""
+"""Gradients: on the thread that asks for them, with hooks, custom functions and other people's operators."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def test_results_are_inference_tensors(device: str) -> None:
         fresh = torch.zeros(2, device=device)
     assert y.is_inference() and z.is_inference() and fresh.is_inference() and not y.requires_grad
     assert torch.equal(y.cpu(), model.cpu()(x.cpu()) * 2)
-    with pytest.raises(RuntimeError, match="[Ii]nference"):
+    with pytest.raises(RuntimeError, match=r"[Ii]nference"):
         y.add_(1)
 
 

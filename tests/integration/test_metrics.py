@@ -115,7 +115,7 @@ def test_flags(device: str) -> None:
 
 def test_flags_of_that_name_do_not_exist() -> None:
     for use in (torch_sinter.flags.get, lambda name: torch_sinter.flags.set(name, 1)):
-        with pytest.raises(ValueError, match="BLOCKNG.*BLOCKING"):
+        with pytest.raises(ValueError, match=r"BLOCKNG.*BLOCKING"):
             use("BLOCKNG")
     with pytest.raises(ValueError, match="MAX_GRAPH_OPS"):
         torch_sinter.flags.set("MAX_GRAPH_OPS", "many")
