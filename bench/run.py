@@ -24,6 +24,7 @@ PARTS = (
     (["steps.py"], ["--steps", "10"]),
     (["steps.py", "--bf16"], ["--steps", "10"]),
     (["steps.py", "--foreach", "off"], ["--steps", "10"]),
+    (["steps.py", "--async"], ["--steps", "10"]),
     (["steps.py", "--sync", "20", "--steps", "200", "mlp_small"], ["--steps", "60"]),
     (["memory.py"], ["steps", "round_trips"]),
 )

@@ -1,7 +1,6 @@
 """Training steps on sinter beside eager CPU: milliseconds, page faults, graphs, and whether the losses agree.
 
-    python bench/steps.py [gpt lstm ...] [--bf16] [--sync 20] [--foreach off] [--steps 40]
-    SINTER_ASYNC=1 python bench/steps.py
+    python bench/steps.py [gpt lstm ...] [--bf16] [--sync 20] [--foreach off] [--async] [--steps 40]
 
 The two take turns, one sample each, in one process per workload. A sample is `--sync` steps, the last of which reads
 its loss. Ratios of one line are comparable; times of different machines or moments are not. A page fault is counted
@@ -12,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -109,12 +109,14 @@ def row(result: dict, devices: list[str]) -> list[str]:
     return cells
 
 
-def report(names: list[str], arguments: list[str], devices: list[str]) -> tuple[str, list[str]]:
+def report(names: list[str], arguments: list[str], devices: list[str], worker: bool) -> tuple[str, list[str]]:
     """Each workload in a process of its own: no other's caches, pools or plans. The table, and what failed."""
     rows, problems = [], []
+    # For a process from its start: once a worker has run, its thread pool slows everything else in the process too.
+    environment = {**os.environ, **({"SINTER_ASYNC": "1"} if worker else {})}
     for name in names:
         command = [sys.executable, str(Path(__file__)), name, "--json", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
         if done.returncode != 0:
             problems.append(f"{name} failed, {machine.reason(done)}")
             continue
@@ -139,6 +141,7 @@ def parser() -> argparse.ArgumentParser:
         default="default",
         help="the optimizer's implementation; by default each device takes its own, which round differently",
     )
+    p.add_argument("--async", dest="worker", action="store_true", help="with the asynchronous worker (SINTER_ASYNC=1)")
     p.add_argument("--devices", default="cpu,sinter", help="comma-separated; ratios are to the first")
     p.add_argument("--json", action="store_true", help="one workload, in this process, as a line of JSON")
     return p
@@ -158,7 +161,7 @@ def main() -> int:
     passed += ["--devices", options.devices, *(["--bf16"] if options.bf16 else [])]
     print(machine.line())
     print(f"Training steps: {describe(options)}; ops, graphs, plans and syncs are per step")
-    text, problems = report(names, passed, devices)
+    text, problems = report(names, passed, devices, options.worker)
     print(text)
     for problem in problems:
         print(f"steps: {problem}", file=sys.stderr)
@@ -169,6 +172,8 @@ def describe(options: argparse.Namespace) -> str:
     parts = ["bf16 autocast" if options.bf16 else "fp32", f"loss read every {options.sync} steps"]
     if options.foreach != "default":
         parts.append(f"foreach {options.foreach}")
+    if options.worker:
+        parts.append("asynchronous worker")
     return f"median ms of {options.steps} steps, " + ", ".join(parts)
 
 
