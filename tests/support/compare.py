@@ -52,8 +52,10 @@ def metadata(tensor: torch.Tensor) -> dict[str, Any]:
     }
 
 
-def metadata_differences(want: torch.Tensor, got: torch.Tensor) -> list[str]:
+def metadata_differences(want: torch.Tensor, got: torch.Tensor, storage: bool = True) -> list[str]:
     a, b = metadata(want), metadata(got)
+    if not storage:
+        del a["storage bytes"]
     return [f"{key} {a[key]} != {b[key]}" for key in a if a[key] != b[key]]
 
 
@@ -69,10 +71,10 @@ def identities(objects: Sequence[Any]) -> list[int]:
     return [first.setdefault(id(o), i) for i, o in enumerate(objects)]
 
 
-def differences(want: Any, got: Any, where: str = "result", values: bool = True) -> list[str]:
-    """What two trees of results differ in."""
+def differences(want: Any, got: Any, where: str = "result", values: bool = True, storage: bool = True) -> list[str]:
+    """What two trees of results differ in. `storage`: whether memory that no element uses counts as well."""
     if isinstance(want, torch.Tensor) and isinstance(got, torch.Tensor):
-        found = [f"{where}: {line}" for line in metadata_differences(want, got)]
+        found = [f"{where}: {line}" for line in metadata_differences(want, got, storage)]
         if not values or want.size() != got.size() or want.dtype != got.dtype:
             return found
         try:
@@ -88,11 +90,11 @@ def differences(want: Any, got: Any, where: str = "result", values: bool = True)
         if len(want) != len(got):
             return [f"{where}: {len(want)} items != {len(got)}"]
         pairs = enumerate(zip(want, got, strict=False))
-        return [d for i, (a, b) in pairs for d in differences(a, b, f"{where}[{i}]", values)]
+        return [d for i, (a, b) in pairs for d in differences(a, b, f"{where}[{i}]", values, storage)]
     if isinstance(want, dict):
         if list(want) != list(got):
             return [f"{where}: keys {list(want)} != {list(got)}"]
-        return [d for key in want for d in differences(want[key], got[key], f"{where}[{key!r}]", values)]
+        return [d for key in want for d in differences(want[key], got[key], f"{where}[{key!r}]", values, storage)]
     if values and not (want == got or (want != want and got != got)):
         return [f"{where}: {want!r} != {got!r}"]
     return []

@@ -1,0 +1,256 @@
+"""Exit, interruption, fork; the asynchronous worker."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+
+import pytest
+
+from support import process
+
+pytestmark = pytest.mark.lazy
+
+STEP = """
+from support.training import Trainer
+t = Trainer(D, torch.optim.AdamW)
+for i in range(3):
+    t.step(i)
+"""
+MODES = pytest.mark.parametrize("asynchronous", (0, 1), ids=("deferred", "worker"))
+
+
+@MODES
+@pytest.mark.parametrize(
+    "tail",
+    {
+        "nothing pending": "under_test.sync()",
+        "pending": "x = torch.ones(100, 100).to(D); y = x @ x",
+        "queued": "x = torch.ones(800, 800).to(D)\nfor _ in range(30): x = x @ x * 0.001\ntorch.ops.sinter._end_graph('t')",
+        "a failure pending": "y = torch.ones(3).to(D)[torch.tensor([9]).to(D)]",
+        "globals alive": "import builtins; builtins.kept = [torch.ones(3).to(D) + i for i in range(10)]",
+        "a cycle": "a = []; a.append(a); a.append(torch.ones(3).to(D) + 1)",
+        "a thread that ended": (
+            "import threading\n"
+            "thread = threading.Thread(target=lambda: (torch.ones(3).to(D) + 1).sum().item())\n"
+            "thread.start(); thread.join()"
+        ),
+        "sys.exit": "y = torch.ones(3).to(D) + 1; sys.exit(0)",
+    }.items(),
+    ids=lambda pair: pair[0],
+)
+def test_exit(tail: tuple[str, str], asynchronous: int) -> None:
+    process.output(STEP + tail[1] + "\n", timeout=60, SINTER_ASYNC=asynchronous)
+
+
+@MODES
+def test_exit_after_an_exception(asynchronous: int) -> None:
+    done = process.run(STEP + "t.loss(0)\nraise KeyError('mine')\n", timeout=60, SINTER_ASYNC=asynchronous)
+    assert done.returncode == 1
+    assert "KeyError: 'mine'" in done.stderr
+
+
+@MODES
+def test_an_interrupt_in_the_middle_of_training(asynchronous: int) -> None:
+    """Ctrl-C raises KeyboardInterrupt soon; the process goes on if it catches it, with weights that are whole."""
+    script = STEP + (
+        "import time\n"
+        "print('ready', flush=True)\n"
+        "try:\n"
+        "    i = 0\n"
+        "    while True:\n"
+        "        t.step(i); i += 1\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', flush=True)\n"
+        "assert all(p.isfinite().all() for p in t.model.parameters())\n"
+        "t.step(0).item()\n"
+        "print((torch.ones(2).to(D) + 1).tolist())\n"
+    )
+    child = subprocess.Popen(
+        process.command(script),
+        env=process.environment({"SINTER_ASYNC": asynchronous}),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout.readline() == "ready\n"
+    time.sleep(0.5)
+    child.send_signal(signal.SIGINT)
+    text, _ = child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert text == "interrupted\n[2.0, 2.0]\n"
+
+
+@MODES
+def test_an_uncaught_interrupt_ends_the_process(asynchronous: int) -> None:
+    script = STEP + "print('ready', flush=True)\nwhile True: t.step(0)\n"
+    child = subprocess.Popen(
+        process.command(script),
+        env=process.environment({"SINTER_ASYNC": asynchronous}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout.readline() == "ready\n"
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode in (-signal.SIGINT, 130, 1)
+    assert "KeyboardInterrupt" in errors
+
+
+@MODES
+def test_fork_with_pending_work(asynchronous: int) -> None:
+    """Parent and child each get the value; neither hangs."""
+    text = process.output(
+        """
+import os
+x = torch.arange(4.0).to(D)
+y = x * 2
+read, write = os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.write(write, repr((y.tolist(), (y + 1).sum().item())).encode())
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+print(os.read(read, 1000).decode())
+print((y.tolist(), (y + 1).sum().item()))
+""",
+        timeout=60,
+        SINTER_ASYNC=asynchronous,
+    )
+    assert text.splitlines() == ["([0.0, 2.0, 4.0, 6.0], 16.0)"] * 2
+
+
+@MODES
+def test_fork_after_training(asynchronous: int) -> None:
+    """Backward and thread pools have been used; the child may train on."""
+    text = process.output(
+        STEP
+        + """
+import os
+pid = os.fork()
+if pid == 0:
+    torch.set_num_threads(1)
+    print(t.step(3).item(), flush=True)
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+print(t.step(3).item())
+""",
+        timeout=60,
+        SINTER_ASYNC=asynchronous,
+    )
+    first, second = text.split()
+    assert first == second
+
+
+def test_forked_loader_workers_leave_the_device_alone() -> None:
+    process.output(
+        """
+from torch.utils.data import DataLoader, TensorDataset
+w = torch.randn(300, 300).to(D)
+torch.tanh(w @ w).sum().item()  # starts the thread pool before the fork
+pending = w + 1
+rows = torch.arange(64.0).reshape(16, 4)
+loader = DataLoader(TensorDataset(rows), batch_size=4, num_workers=2, multiprocessing_context="fork", timeout=50)
+assert torch.equal(torch.cat([(x.to(D) * 2).cpu() for x, in loader]), rows * 2)
+assert torch.equal(pending.cpu(), w.cpu() + 1)
+""",
+        timeout=100,
+    )
+
+
+def test_spawned_process_gets_values() -> None:
+    process.output(
+        """
+import torch.multiprocessing as mp, tempfile, os, subprocess
+x = torch.arange(3.0).to(D) + 1
+path = os.path.join(tempfile.mkdtemp(), "x.pt")
+torch.save(x, path)
+code = f"import torch; x = torch.load({path!r}); assert x.device.type == {D!r} and x.tolist() == [1, 2, 3]"
+subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+""",
+        timeout=100,
+    )
+
+
+# ---------------------------------------------------------------------------------------------- the asynchronous worker
+
+
+def test_the_worker_computes_the_same() -> None:
+    script = """
+from support.training import Trainer
+t = Trainer(D, torch.optim.AdamW)
+losses = [t.step(i) for i in range(12)]
+print([l.item() for l in losses])
+print([p.double().sum().item() for p in t.model.parameters()])
+"""
+    assert process.output(script, SINTER_ASYNC=0) == process.output(script, SINTER_ASYNC=1)
+
+
+def test_the_worker_reports_errors_at_the_next_wait_and_goes_on() -> None:
+    process.output(
+        """
+kept = torch.arange(3.0).to(D)
+under_test.sync()
+for _ in range(5):
+    bad = torch.ones(3).to(D)[torch.tensor([9]).to(D)]
+    kept.add_(bad.sum())
+    torch.ops.sinter._end_graph("test")
+    try:
+        under_test.sync()
+        raise SystemExit("no error at the wait")
+    except IndexError:
+        pass
+    try:
+        bad.cpu()
+        raise SystemExit("no error at the read")
+    except IndexError:
+        pass
+    try:
+        under_test.sync()
+    except IndexError:
+        pass
+assert kept.tolist() == [0, 1, 2]
+assert (kept + 1).tolist() == [1, 2, 3]
+""",
+        SINTER_ASYNC=1,
+    )
+
+
+def test_the_worker_takes_the_number_of_threads() -> None:
+    process.output(
+        """
+torch.set_num_threads(1)
+x = torch.randn(512, 512).to(D)
+(x @ x).sum().item()
+torch.set_num_threads(2)
+(x @ x).sum().item()
+assert torch.get_num_threads() == 2
+""",
+        SINTER_ASYNC=1,
+    )
+
+
+def test_recording_does_not_wait_for_the_worker_but_at_most_two_graphs_wait() -> None:
+    process.output(
+        """
+x = torch.eye(600).to(D)
+under_test.sync()
+for i in range(40):
+    for _ in range(3):
+        x = x @ x
+    torch.ops.sinter._end_graph("test")
+assert torch.equal(x.cpu(), torch.eye(600))
+""",
+        SINTER_ASYNC=1,
+    )
+
+
+def test_report_at_exit() -> None:
+    done = process.run(STEP, SINTER_REPORT=1)
+    assert done.returncode == 0
+    lines = [line for line in (done.stderr + done.stdout).splitlines() if "graph" in line]
+    assert len(lines) == 1
+    assert "3 steps" in lines[0] or "steps 3" in lines[0] or "steps=3" in lines[0]
+    silent = process.run(STEP)
+    assert "graph" not in silent.stderr + silent.stdout

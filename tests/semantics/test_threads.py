@@ -1,0 +1,137 @@
+"""Several Python threads on one device."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from support import device as under_test
+from support.training import Trainer, batch, mlp
+
+pytestmark = pytest.mark.lazy
+
+
+def in_threads(work: Callable[[int], None], count: int = 6) -> None:
+    """Runs work(0) … work(count - 1) at the same time; the first exception of any is raised here."""
+    problems: list[BaseException] = []
+    gate = threading.Barrier(count)
+
+    def body(i: int) -> None:
+        try:
+            gate.wait()
+            work(i)
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=body, args=(i,)) for i in range(count)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(120)
+        assert not t.is_alive(), "a thread hangs"
+    if problems:
+        raise problems[0]
+
+
+def test_each_thread_computes_its_own() -> None:
+    def work(i: int) -> None:
+        host = torch.randn(16, 16, generator=torch.Generator().manual_seed(i))
+        x, want = host.to(under_test.NAME), host
+        for step in range(30):
+            x, want = torch.tanh(x @ x.t() * 0.1), torch.tanh(want @ want.t() * 0.1)
+            if step % 7 == i % 7:
+                assert torch.equal(x.cpu(), want)
+        assert torch.equal(x.cpu(), want)
+
+    in_threads(work)
+
+
+def test_one_records_while_another_reads() -> None:
+    shared = torch.arange(8.0).to(under_test.NAME)
+
+    def work(i: int) -> None:
+        for _ in range(40):
+            y = shared * (i + 1)
+            if i % 2:
+                assert y.tolist() == [v * (i + 1) for v in range(8)]
+            else:
+                under_test.sync()
+
+    in_threads(work)
+
+
+def test_each_thread_trains_its_own_model() -> None:
+    want = Trainer("cpu", torch.optim.SGD, foreach=False)
+    losses = [want.step(i).item() for i in range(6)]
+    trainers = [Trainer(under_test.NAME, torch.optim.SGD, foreach=False) for _ in range(3)]
+
+    def work(i: int) -> None:
+        assert [trainers[i].step(s).item() for s in range(6)] == losses
+
+    in_threads(work, 3)
+
+
+def test_in_place_writes_of_threads_add_up() -> None:
+    """Operators of several threads interleave in one order; none is lost."""
+    total = torch.zeros(4).to(under_test.NAME)
+
+    def work(i: int) -> None:
+        for _ in range(50):
+            total.add_(1)
+
+    in_threads(work, 4)
+    assert total.tolist() == [200] * 4
+
+
+def test_an_error_reaches_the_thread_that_waits() -> None:
+    def work(i: int) -> None:
+        if i == 0:
+            for _ in range(10):
+                bad = torch.ones(3).to(under_test.NAME)[torch.tensor([7]).to(under_test.NAME)]
+                try:
+                    bad.cpu()
+                    raise AssertionError("the read must fail")
+                except IndexError:
+                    pass
+        else:
+            for _ in range(30):
+                try:
+                    assert (torch.ones(3).to(under_test.NAME) + i).tolist() == [i + 1.0] * 3
+                except IndexError:
+                    pass  # this thread ended the graph that held the other's mistake
+
+    in_threads(work, 3)
+
+
+def test_a_value_read_in_a_backward_hook() -> None:
+    seen: list[float] = []
+
+    def course(device: str) -> list[torch.Tensor]:
+        model = mlp().to(device)
+        for p in model.parameters():
+            p.register_hook(lambda g: seen.append(g.abs().sum().item()))
+        x, y = (t.to(device) for t in batch(0))
+        nn.functional.cross_entropy(model(x), y).backward()
+        return [p.grad.cpu() for p in model.parameters()]
+
+    want = course("cpu")
+    count = len(seen)
+    got = course(under_test.NAME)
+    assert seen[:count] == seen[count:]
+    for a, b in zip(want, got, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_backward_in_another_thread() -> None:
+    model = mlp().to(under_test.NAME)
+    x, y = (t.to(under_test.NAME) for t in batch(0))
+    loss = nn.functional.cross_entropy(model(x), y)
+    in_threads(lambda i: loss.backward(), 1)
+    reference = mlp()
+    nn.functional.cross_entropy(reference(batch(0)[0]), batch(0)[1]).backward()
+    for a, b in zip(reference.parameters(), model.parameters(), strict=True):
+        assert torch.equal(a.grad, b.grad.cpu())
