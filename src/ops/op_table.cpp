@@ -64,6 +64,8 @@ const std::vector<Op>& table() {
     {"aten::batch_norm_update_stats", kLib, kNone, "running_mean,running_var"},
     {"aten::batch_norm_gather_stats", kLib, kNone, "running_mean,running_var"},
     {"aten::batch_norm_gather_stats_with_counts", kLib, kNone, "running_mean,running_var"},
+    // ---- kernels that look at the calling thread
+    {"aten::mkldnn_rnn_layer", kLib, kReadsGradMode},
     // ---- random numbers
     {"aten::normal_", kRand, kRandom},
     {"aten::uniform_", kRand, kRandom},

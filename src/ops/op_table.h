@@ -33,6 +33,8 @@ enum Trait : uint32_t {
   kChecksContents = 1u << 7,
   // May not be tried on stand-in operands (asserts on contents, or is costly there).
   kNoShapeProbe = 1u << 8,
+  // The kernel itself asks whether gradients are recorded, and returns more if so.
+  kReadsGradMode = 1u << 9,
 };
 
 struct Op {

@@ -17,6 +17,7 @@ namespace sinter::torch_device {
 // The dispatch key and device type that are served. Registration takes the key as a parameter, so that a second
 // device type can be served by the same code.
 inline constexpr c10::DispatchKey kKey = c10::DispatchKey::PrivateUse1;
+inline constexpr c10::DispatchKey kAutogradKey = c10::DispatchKey::AutogradPrivateUse1;
 inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
 inline const c10::Device kDevice{kDeviceType, 0};
 

@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
 #include <cstring>
@@ -114,6 +115,8 @@ std::exception_ptr TorchHost::run(const runtime::LibraryCall& node) {
   const auto& call = static_cast<const TorchCall&>(node.call);
   try {
     KernelScope scope;
+    std::optional<c10::AutoGradMode> grad_mode;
+    if (call.op->has(ops::kReadsGradMode)) grad_mode.emplace(call.grad_mode);
     torch::jit::Stack stack;
     stack.reserve(call.arguments.size() + 2);
     std::vector<at::Tensor> shared(call.same_object.size());  // operands that are one tensor object

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_strided.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstring>
@@ -85,6 +86,7 @@ Ref<TorchCall> make_call(const OpInfo& info, const torch::jit::Stack& stack, Dig
   call->id = next_call_id();
   fill_call(info, stack, *call);
   fill_random(info, *call);
+  call->grad_mode = at::GradMode::is_enabled();
   if (info.writes_any) call->same_object = same_objects(digest);
   if (!infer(info, stack, digest, *call)) return nullptr;
   if (call->random) call->draws = draws_of(*call);
@@ -174,6 +176,8 @@ void call_op(const OpInfo& info, torch::jit::Stack& stack) {
     return run_now(info, stack, "no device tensor among the arguments");
   if (digest.has_mask_index && info.row.has(ops::kDataDependentWithMask))
     return run_now(info, stack, "index by mask");
+
+  if (info.row.has(ops::kReadsGradMode)) digest.key.push_back(at::GradMode::is_enabled());
 
   Ref<TorchCall> call = call_cache().find(digest.key);
   if (call)

@@ -70,6 +70,11 @@ torch::Library& aten_library() {
   return *library;
 }
 
+torch::Library& autograd_library() {
+  static auto* library = new torch::Library(torch::Library::IMPL, "aten", kAutogradKey, __FILE__, __LINE__);
+  return *library;
+}
+
 void around_fork() {
   pthread_atfork(
       [] {
@@ -94,6 +99,8 @@ struct Registration {
     torch::Library& library = aten_library();
     register_views(library);
     register_copies(library);
+    register_rnn(library);
+    register_rnn(autograd_library());
     register_recorder(library);
     register_attention();
     install_kernel_allocator();

@@ -9,6 +9,8 @@ namespace sinter::torch_device {
 void register_views(torch::Library& library);
 void register_copies(torch::Library& library);
 void register_attention();
+// Composites: for the device's key and for its autograd key.
+void register_rnn(torch::Library& library);
 // The recording kernel for every op that needs it; explicit kernels must have been registered before.
 void register_recorder(torch::Library& library);
 // Device guard, allocators, hooks, generator.

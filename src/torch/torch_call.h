@@ -66,6 +66,8 @@ class TorchCall final : public graph::Call {
   uint32_t seed_scalar = 0;
   uint64_t draws = 0;
   bool random = false;
+  // For kReadsGradMode: what it was when the op was recorded.
+  bool grad_mode = false;
 };
 
 }  // namespace sinter::torch_device
