@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from torch_sinter_autoload import accelerator, entrances, is_built_for
+from torch_sinter_autoload import accelerator, entrances, is_built_for, names
 
 NAME = "sinter"
 LIBRARY = "libtorch_sinter.so"
@@ -56,12 +56,10 @@ class _DeviceModule(types.ModuleType):
     """
 
     def __getattr__(self, name: str) -> Any:
-        # inspect, doctest and pickle ask each module for names like __file__ and __wrapped__.
-        if not name.startswith("__"):
+        if name in names.PUBLIC:
             from torch_sinter._src import device_module as filled
 
-            if hasattr(filled, name):
-                return getattr(filled, name)
+            return getattr(filled, name)
         raise AttributeError(f"module 'torch.{NAME}' has no attribute {name!r}")
 
     def is_available(self) -> bool:

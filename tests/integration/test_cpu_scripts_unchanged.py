@@ -115,6 +115,8 @@ SCRIPTS = {
     """,
     "compile": """
         import torch
+        from torch._inductor.codegen.common import init_backend_registration
+        init_backend_registration()
         print(torch.compile(lambda x: (x.sin() + 1).sum(), backend="aot_eager")(torch.zeros(3)).item())
     """,
 }

@@ -14,86 +14,92 @@ import torch
 
 from torch_sinter._src import runtime
 from torch_sinter._src.memory import (
-    empty_cache,
-    max_memory_allocated,
-    max_memory_reserved,
-    mem_get_info,
-    memory_allocated,
-    memory_reserved,
-    memory_stats,
-    memory_summary,
-    reset_accumulated_memory_stats,
-    reset_peak_memory_stats,
+    empty_cache as empty_cache,
+)
+from torch_sinter._src.memory import (
+    max_memory_allocated as max_memory_allocated,
+)
+from torch_sinter._src.memory import (
+    max_memory_reserved as max_memory_reserved,
+)
+from torch_sinter._src.memory import (
+    mem_get_info as mem_get_info,
+)
+from torch_sinter._src.memory import (
+    memory_allocated as memory_allocated,
+)
+from torch_sinter._src.memory import (
+    memory_reserved as memory_reserved,
+)
+from torch_sinter._src.memory import (
+    memory_stats as memory_stats,
+)
+from torch_sinter._src.memory import (
+    memory_summary as memory_summary,
+)
+from torch_sinter._src.memory import (
+    reset_accumulated_memory_stats as reset_accumulated_memory_stats,
+)
+from torch_sinter._src.memory import (
+    reset_peak_memory_stats as reset_peak_memory_stats,
 )
 from torch_sinter._src.random import (
-    default_generators,
-    get_rng_state,
-    get_rng_state_all,
-    initial_seed,
-    manual_seed,
-    manual_seed_all,
-    seed,
-    seed_all,
-    set_rng_state,
-    set_rng_state_all,
+    default_generators as default_generators,
+)
+from torch_sinter._src.random import (
+    get_rng_state as get_rng_state,
+)
+from torch_sinter._src.random import (
+    get_rng_state_all as get_rng_state_all,
+)
+from torch_sinter._src.random import (
+    initial_seed as initial_seed,
+)
+from torch_sinter._src.random import (
+    manual_seed as manual_seed,
+)
+from torch_sinter._src.random import (
+    manual_seed_all as manual_seed_all,
+)
+from torch_sinter._src.random import (
+    seed as seed,
+)
+from torch_sinter._src.random import (
+    seed_all as seed_all,
+)
+from torch_sinter._src.random import (
+    set_rng_state as set_rng_state,
+)
+from torch_sinter._src.random import (
+    set_rng_state_all as set_rng_state_all,
 )
 from torch_sinter._src.streams import (
-    Event,
-    Stream,
-    StreamContext,
-    current_stream,
-    default_stream,
-    set_stream,
-    stream,
+    Event as Event,
+)
+from torch_sinter._src.streams import (
+    Stream as Stream,
+)
+from torch_sinter._src.streams import (
+    StreamContext as StreamContext,
+)
+from torch_sinter._src.streams import (
+    current_stream as current_stream,
+)
+from torch_sinter._src.streams import (
+    default_stream as default_stream,
+)
+from torch_sinter._src.streams import (
+    set_stream as set_stream,
+)
+from torch_sinter._src.streams import (
+    stream as stream,
 )
 from torch_sinter_autoload import registration
+from torch_sinter_autoload.names import PUBLIC
 
 Device = torch.device | str | int | None
 
-__all__ = [
-    "DeviceProperties",
-    "Event",
-    "Stream",
-    "StreamContext",
-    "current_device",
-    "current_stream",
-    "default_generators",
-    "default_stream",
-    "device",
-    "device_count",
-    "device_of",
-    "empty_cache",
-    "get_amp_supported_dtype",
-    "get_device_capability",
-    "get_device_name",
-    "get_device_properties",
-    "get_rng_state",
-    "get_rng_state_all",
-    "init",
-    "initial_seed",
-    "is_available",
-    "is_bf16_supported",
-    "is_initialized",
-    "manual_seed",
-    "manual_seed_all",
-    "max_memory_allocated",
-    "max_memory_reserved",
-    "mem_get_info",
-    "memory_allocated",
-    "memory_reserved",
-    "memory_stats",
-    "memory_summary",
-    "reset_accumulated_memory_stats",
-    "reset_peak_memory_stats",
-    "seed",
-    "seed_all",
-    "set_device",
-    "set_rng_state",
-    "set_rng_state_all",
-    "set_stream",
-    "stream",
-    "synchronize",
-]
+__all__ = list(PUBLIC)
 
 
 # ---- the device ----------------------------------------------------------------------------------
@@ -217,6 +223,15 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     return True
+
+
+def is_current_stream_capturing() -> bool:
+    """Always False: a step is captured by torch_sinter, not by a stream."""
+    return False
+
+
+def ipc_collect() -> None:
+    """Nothing to collect: tensors are not shared between processes by address."""
 
 
 # ---- joining torch.sinter ------------------------------------------------------------------------

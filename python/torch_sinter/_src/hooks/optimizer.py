@@ -15,9 +15,7 @@ from torch_sinter._src import runtime
 
 CAUSE = "optimizer step"
 
-# A step of one optimizer may call the step of another (super().step(), a wrapper that holds one): only the outermost
-# counts, but torch has no pre-hook that is sure to be paired with this one. The recorder makes nothing of ending an
-# empty graph.
+_end_graph: Any = None
 
 
 def _after_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -28,9 +26,6 @@ def _after_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Non
         if parameters and parameters[0].device.type == runtime.NAME:
             _end_graph(CAUSE)
             return
-
-
-_end_graph: Any = None
 
 
 def install() -> None:
