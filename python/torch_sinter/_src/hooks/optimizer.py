@@ -19,10 +19,12 @@ _end_graph: Any = None
 
 
 def _after_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    # A step that Dynamo traces becomes part of a program; there is no graph to end when it is traced.
+    if torch.compiler.is_compiling():
+        return
     for group in optimizer.param_groups:
         parameters = group["params"]
-        # The first parameter speaks for its group: a group over several devices is rare, and the next step would end
-        # it.
+        # The first parameter speaks for its group. A group over several devices is rare; the bounds cover it.
         if parameters and parameters[0].device.type == runtime.NAME:
             _end_graph(CAUSE)
             return
