@@ -25,14 +25,17 @@ class Stream(torch.Stream):
         return super().__new__(cls, device=_DEVICE if device is None else device, priority=priority)
 
 
-class Event(torch.Event):
-    """A torch.Event whose device is ours."""
+class _EventType(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == runtime.NAME
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
+
+class Event(metaclass=_EventType):
+    """A torch.Event whose device is ours. Not a subclass: torch.Event.elapsed_time takes exactly torch.Event."""
+
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> torch.Event:
         runtime.initialize()
-        return super().__new__(
-            cls, device=_DEVICE, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
-        )
+        return torch.Event(_DEVICE, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
 
 def _typed(stream: torch.Stream) -> Stream:
