@@ -61,6 +61,9 @@ at::Tensor host_view(const at::Tensor& tensor) {
   return result;
 }
 
+// Whether the graph that should have given this tensor its values failed.
+bool has_failed(const at::Tensor& tensor) { return buffer_of(tensor).failure != nullptr; }
+
 #if defined(__x86_64__)
 // GCC 12 has no name for it: CPUID leaf 7, EDX bit 22.
 bool amx_bf16() {
@@ -103,12 +106,16 @@ TORCH_LIBRARY(sinter, m) {
   m.def("_empty_cache() -> ()", [] { caching_allocator().empty_cache(); });
   m.def("_default_generator() -> Generator?", [] { return default_generator(); });
   m.def("_host_view(Tensor self) -> Tensor");
+  m.def("_has_failed(Tensor self) -> bool");
   m.def("_open_graph_text() -> str", [] { return stream().open_graph_text(); });
   m.def("_last_graph_text() -> str", [] { return stream().last_graph_text(); });
   m.def("_info() -> str", TORCH_FN(info));
 }
 
-TORCH_LIBRARY_IMPL(sinter, PrivateUse1, m) { m.impl("_host_view", TORCH_FN(host_view)); }
+TORCH_LIBRARY_IMPL(sinter, PrivateUse1, m) {
+  m.impl("_host_view", TORCH_FN(host_view));
+  m.impl("_has_failed", TORCH_FN(has_failed));
+}
 TORCH_LIBRARY_IMPL(sinter, CPU, m) { m.impl("_host_view", TORCH_FN(host_view)); }
 
 }  // namespace sinter::torch_device

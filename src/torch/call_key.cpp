@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <c10/core/DefaultDtype.h>
+
 #include <cstring>
 
 #include "torch/copy.h"
@@ -88,7 +90,8 @@ class Digester {
       : info_(info), stack_(stack), out_(out), base_(stack.size() - info.arguments.size()) {}
 
   void run() {
-    out_.key.push_back(info_.id);
+    // Integer tensors divided, or numbers alone, give the default dtype.
+    out_.key.push_back((info_.id << 8) | static_cast<uint8_t>(c10::get_default_dtype_as_scalartype()));
     for (size_t i = 0; i < info_.arguments.size(); ++i) {
       c10::IValue& value = stack_[base_ + i];
       argument_ = i;
@@ -232,7 +235,7 @@ class Digester {
     out_.key.clear();
     out_.operands.clear();
     out_.scalars.clear();
-    out_.has_mask_index = false;
+    out_.has_mask_index = out_.shares_memory = false;
     restarted_ = true;
   }
 
@@ -249,6 +252,7 @@ class Digester {
       const c10::TensorImpl* tensor = out_.operands[i].tensor;
       const uint32_t j = seen.first_with(tensor->unsafe_storage().unsafeGetStorageImpl(), static_cast<uint32_t>(i));
       if (j == i) continue;
+      out_.shares_memory = true;
       const c10::TensorImpl* other = out_.operands[j].tensor;
       add(word(kAlias, (static_cast<uint64_t>(i) << 24) | (static_cast<uint64_t>(j) << 1) | (other == tensor)));
       add(static_cast<uint64_t>(tensor->storage_offset() - other->storage_offset()));
@@ -364,7 +368,7 @@ void digest(const OpInfo& info, torch::jit::Stack& stack, Digest& out) {
     out.key.clear();
     out.operands.clear();
     out.scalars.clear();
-    out.has_mask_index = false;
+    out.has_mask_index = out.shares_memory = false;
   }
 }
 

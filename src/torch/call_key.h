@@ -25,6 +25,7 @@ struct Digest {
   c10::SmallVector<DigestedOperand, 16> operands;
   c10::SmallVector<graph::Scalar, 16> scalars;
   bool has_mask_index = false;   // a boolean or byte tensor stands in a list of optional tensors
+  bool shares_memory = false;    // the op writes, and two operands share a storage
   bool unkeyable = false;        // an argument whose identity matters; the op runs at once
   const c10::GeneratorImpl* generator = nullptr;
 };

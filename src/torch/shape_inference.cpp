@@ -1,5 +1,6 @@
 #include "torch/shape_inference.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
@@ -169,19 +170,50 @@ bool run_meta(const OpInfo& info, const c10::KernelFunction& function, const tor
   return describe_results(info, copy, {}, /*check_memory=*/false, call);
 }
 
-bool apply_rule(const OpInfo& info, ShapeRule rule, const torch::jit::Stack& stack, TorchCall& call) {
+bool apply_rule(const OpInfo& info, ShapeRule rule, const torch::jit::Stack& stack, const Digest& digest,
+                TorchCall& call) {
   std::vector<graph::TensorMeta> results;
-  if (!rule(c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - info.arguments.size()), results))
-    return false;
+  const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - info.arguments.size());
+  if (!rule({info, arguments, digest}, results)) return false;
   call.results = std::move(results);
   uint32_t next = 0;
   for (const ReturnInfo& ret : info.returns) {
-    if (ret.alias_of >= 0)
+    if (ret.alias_of >= 0) {
       call.returns.push_back({ReturnSlot::Kind::kArgument, static_cast<uint32_t>(ret.alias_of), 0});
-    else
+    } else if (ret.tensor_list) {  // such ops return one list
+      call.returns.push_back({ReturnSlot::Kind::kList, next, static_cast<uint32_t>(call.results.size())});
+      next = static_cast<uint32_t>(call.results.size());
+    } else {
       call.returns.push_back({ReturnSlot::Kind::kResult, next++, 1});
+    }
   }
   return next == call.results.size();
+}
+
+// An in-place op is its functional form whose result fits the argument; anything out of the ordinary is tried.
+bool in_place_by_functional(const OpInfo& info, const torch::jit::Stack& stack, const Digest& digest,
+                            TorchCall& call) {
+  if (digest.shares_memory || info.returns.size() != 1 || info.returns[0].alias_of != 0) return false;
+  const std::string& op = info.handle.operator_name().name;
+  if (op.back() != '_') return false;
+  const std::string& overload = info.handle.operator_name().overload_name;
+  const c10::KernelFunction* function =
+      meta_function(op.substr(0, op.size() - 1) + (overload.empty() ? "" : "." + overload));
+  if (!function) return false;
+  const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - info.arguments.size());
+  const at::Tensor& self = arguments[0].toTensor();
+  if (at::has_internal_overlap(self) != at::MemOverlap::No) return false;
+  try {
+    c10::impl::ForceDispatchKeyGuard keys(kernel_dispatch_keys());
+    torch::jit::Stack copy(arguments.begin(), arguments.end());
+    function->callBoxed(info.handle, c10::DispatchKeySet(c10::DispatchKey::Meta), &copy);
+    const at::Tensor result = copy[0].toTensor();
+    if (result.sizes() != self.sizes() || !c10::canCast(result.scalar_type(), self.scalar_type())) return false;
+  } catch (const c10::Error&) {
+    return false;
+  }
+  call.returns.push_back({ReturnSlot::Kind::kArgument, 0, 0});
+  return true;
 }
 
 }  // namespace
@@ -221,10 +253,11 @@ bool infer(const OpInfo& info, const torch::jit::Stack& stack, const Digest& dig
     if (const c10::KernelFunction* function = meta_function(info.name))
       if (run_meta(info, *function, stack, call)) return true;
   }
-  if (ShapeRule rule = shape_rule(info.name)) {
+  if (info.writes_any && in_place_by_functional(info, stack, digest, call)) return true;
+  if (ShapeRule rule = shape_rule(info)) {
     call.results.clear();
     call.returns.clear();
-    if (apply_rule(info, rule, stack, call)) return true;
+    if (apply_rule(info, rule, stack, digest, call)) return true;
   }
   call.results.clear();
   call.returns.clear();

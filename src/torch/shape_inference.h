@@ -25,9 +25,16 @@ bool describe_results(const OpInfo& info, c10::ArrayRef<c10::IValue> outputs,
 // A structured meta function, boxed, or an invalid function when the op has none. Generated table.
 const c10::KernelFunction* meta_function(const std::string& name);
 
-// A rule of our own; null when there is none. It reads the stack (device tensors) and returns the metadata of the
-// results, flattened.
-using ShapeRule = bool (*)(c10::ArrayRef<c10::IValue> arguments, std::vector<graph::TensorMeta>& results);
-ShapeRule shape_rule(const std::string& name);
+// A rule of our own, from the arguments on the stack (device tensors) and the filled operands of the call. It appends
+// the results, flattened, or returns false where it does not know; then the op is tried. A rule for an op that writes its
+// arguments also vouches that nothing would be raised or resized.
+struct RuleInput {
+  const OpInfo& info;
+  c10::ArrayRef<c10::IValue> arguments;
+  const Digest& digest;
+};
+using ShapeRule = bool (*)(const RuleInput& input, std::vector<graph::TensorMeta>& results);
+// Null when there is none.
+ShapeRule shape_rule(const OpInfo& info);
 
 }  // namespace sinter::torch_device

@@ -1,5 +1,6 @@
 #include "engine/reference/reference_engine.h"
 
+#include <unordered_set>
 #include <utility>
 
 #include "runtime/metrics.h"
@@ -41,37 +42,26 @@ class ReferenceExecutable final : public runtime::Executable {
   }
 
   runtime::RunResult run(const runtime::RunArguments& arguments) const override {
-    std::vector<Buffer*> operands, results;
+    Run state;
     for (uint32_t buffer : unused_) let_go(arguments, buffer);
-    for (size_t i = 0; i < steps_.size(); ++i) {
-      const Step& step = steps_[i];
-      const size_t operand_count = step.call->operands.size();
-      operands.resize(operand_count);
-      for (size_t k = 0; k < operand_count; ++k)
-        operands[k] = arguments.buffers[operands_[step.first_operand + k]].get();
-      results.resize(step.result_count);
-      for (size_t k = 0; k < step.result_count; ++k)
-        results[k] = arguments.buffers[results_[step.first_result + k]].get();
-
-      std::exception_ptr error = poison_of(*step.call, operands);
+    for (const Step& step : steps_) {
+      gather(arguments, step, state);
+      std::exception_ptr error = poison_of(step, state);
+      if (!error && state.result.error && writes_contents(step, state)) error = state.result.error;
       if (!error) {
-        error = arguments.host.run({*step.call, operands,
-                                    std::span(offsets_).subspan(step.first_operand, operand_count),
-                                    arguments.scalars.subspan(step.first_scalar, step.call->scalars.size()),
-                                    results});
         metrics().add(Counter::kLibraryCalls);
+        error = arguments.host.run(
+            {*step.call, state.operands,
+             std::span(offsets_).subspan(step.first_operand, state.operands.size()),
+             arguments.scalars.subspan(step.first_scalar, step.call->scalars.size()), state.results});
       }
-      if (error) {
-        poison(arguments, i, error);
-        return {error, step.trace_index};
-      }
-      for (size_t k = 0; k < operand_count; ++k)
-        if (step.call->operands[k].access != Access::kRead)
-          operands[k]->contents.store(true, std::memory_order_relaxed);
-      for (Buffer* buffer : results) buffer->contents.store(true, std::memory_order_relaxed);
+      if (error)
+        fail(step, state, error);
+      else
+        mark_written(step, state);
       for (uint32_t buffer : step.releases) let_go(arguments, buffer);
     }
-    return {};
+    return state.result;
   }
 
   size_t bytes() const override {
@@ -82,26 +72,61 @@ class ReferenceExecutable final : public runtime::Executable {
   }
 
  private:
-  static std::exception_ptr poison_of(const Call& call, const std::vector<Buffer*>& operands) {
-    for (size_t k = 0; k < operands.size(); ++k)
-      if (operands[k]->failure && call.operands[k].access != Access::kWrite)
-        return operands[k]->failure->error;
+  // After an op has failed, eager execution would not have gone on. Here later ops are recorded already: those that
+  // write memory which holds values are skipped, so that it keeps them, and what depends on anything skipped gets the
+  // same error. Ops that only fill new memory from healthy inputs still run: an optimizer's state that was made after the failing
+  // op must be usable in the next step.
+  struct Run {
+    std::vector<Buffer*> operands, results;
+    runtime::RunResult result;
+    std::unordered_set<const Buffer*> stale;  // hold values from before a skipped write
+  };
+
+  void gather(const runtime::RunArguments& arguments, const Step& step, Run& state) const {
+    state.operands.resize(step.call->operands.size());
+    for (size_t k = 0; k < state.operands.size(); ++k)
+      state.operands[k] = arguments.buffers[operands_[step.first_operand + k]].get();
+    state.results.resize(step.result_count);
+    for (size_t k = 0; k < step.result_count; ++k)
+      state.results[k] = arguments.buffers[results_[step.first_result + k]].get();
+  }
+
+  static std::exception_ptr poison_of(const Step& step, const Run& state) {
+    for (size_t k = 0; k < state.operands.size(); ++k) {
+      const Buffer* buffer = state.operands[k];
+      if (buffer->failure && step.call->operands[k].access != Access::kWrite) return buffer->failure->error;
+      if (!state.stale.empty() && state.stale.count(buffer)) return state.result.error;
+    }
     return nullptr;
   }
 
-  // Buffers that the failing op and those after it would have written for the first time.
-  void poison(const runtime::RunArguments& arguments, size_t from, std::exception_ptr error) const {
-    auto failure = std::make_shared<const runtime::Failure>(runtime::Failure{std::move(error)});
-    const auto mark = [&](uint32_t number) {
-      Buffer* buffer = arguments.buffers[number].get();
-      if (buffer && !buffer->contents.load(std::memory_order_relaxed)) buffer->failure = failure;
+  static bool writes_contents(const Step& step, const Run& state) {
+    for (size_t k = 0; k < state.operands.size(); ++k)
+      if (step.call->operands[k].access != Access::kRead &&
+          state.operands[k]->contents.load(std::memory_order_relaxed))
+        return true;
+    return false;
+  }
+
+  static void mark_written(const Step& step, const Run& state) {
+    for (size_t k = 0; k < state.operands.size(); ++k)
+      if (step.call->operands[k].access != Access::kRead)
+        state.operands[k]->contents.store(true, std::memory_order_relaxed);
+    for (Buffer* buffer : state.results) buffer->contents.store(true, std::memory_order_relaxed);
+  }
+
+  static void fail(const Step& step, Run& state, const std::exception_ptr& error) {
+    if (!state.result.error) state.result = {error, step.trace_index};
+    auto failure = std::make_shared<const runtime::Failure>(runtime::Failure{error});
+    const auto mark = [&](Buffer* buffer) {
+      if (buffer->contents.load(std::memory_order_relaxed))
+        state.stale.insert(buffer);
+      else
+        buffer->failure = failure;
     };
-    for (size_t i = from; i < steps_.size(); ++i) {
-      const Step& step = steps_[i];
-      for (size_t k = 0; k < step.call->operands.size(); ++k)
-        if (step.call->operands[k].access != Access::kRead) mark(operands_[step.first_operand + k]);
-      for (size_t k = 0; k < step.result_count; ++k) mark(results_[step.first_result + k]);
-    }
+    for (size_t k = 0; k < state.operands.size(); ++k)
+      if (step.call->operands[k].access != Access::kRead) mark(state.operands[k]);
+    for (Buffer* buffer : state.results) mark(buffer);
   }
 
   static void let_go(const runtime::RunArguments& arguments, uint32_t number) {
