@@ -76,20 +76,11 @@ torch::Library& autograd_library() {
 }
 
 void around_fork() {
-  pthread_atfork(
-      [] {
-        stream().before_fork();
-        caching_allocator().lock();
-      },
-      [] {
-        caching_allocator().unlock();
-        stream().after_fork(false);
-      },
-      [] {
-        caching_allocator().unlock();
-        stream().after_fork(true);
-        note_forked_child();
-      });
+  pthread_atfork([] { stream().before_fork(); }, [] { stream().after_fork(false); },
+                 [] {
+                   stream().after_fork(true);
+                   note_forked_child();
+                 });
 }
 
 struct Registration {
