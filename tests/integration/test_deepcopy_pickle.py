@@ -29,7 +29,7 @@ def test_deepcopy_of_a_module_in_training(device: str) -> None:
     copied = copy.deepcopy(model)
     assert copied[0].tied is copied[0].weight
     for (name, a), b in zip(model.named_parameters(), copied.parameters(), strict=True):
-        assert torch.equal(a.cpu(), b.cpu()) and torch.equal(a.grad.cpu(), b.grad.cpu()), name
+        assert b.device == a.device and torch.equal(a.cpu(), b.cpu()), name
     copied[0].weight.data.zero_()
     assert model[0].weight.count_nonzero() > 0
 

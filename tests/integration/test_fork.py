@@ -78,18 +78,19 @@ def test_first_use_in_the_child() -> None:
         child = os.fork()
         x = torch.ones(2, device="sinter", requires_grad=True)
         (x * x).sum().backward()
-        print(x.grad.tolist(), flush=True)
         if child == 0:
+            print(x.grad.tolist(), flush=True)
             os._exit(0)
-        print(os.waitpid(child, 0)[1])
+        status = os.waitpid(child, 0)[1]
+        print(x.grad.tolist(), status)
         """,
         timeout=60,
     )
-    assert outcome.lines == ["[2.0, 2.0]", "[2.0, 2.0]", "0"]
+    assert outcome.lines == ["[2.0, 2.0]", "[2.0, 2.0] 0"]
 
 
 def test_big_parallel_work_in_the_child() -> None:
-    """More than one thread's worth of elements, after the parent's threads have been used."""
+    """More elements than one thread takes, after the parent's threads have been used. (On the CPU the child hangs.)"""
     outcome = scripts.run(
         TRAIN
         + """
@@ -98,19 +99,8 @@ x = torch.ones(1 << 18, device="sinter")
 print(in_child(lambda: (x + 2).sum().item()))
 """,
         timeout=60,
-        check=False,
     )
-    stock = scripts.run(
-        TRAIN.replace('"sinter"', '"cpu"')
-        + """
-x = torch.ones(1 << 18)
-(x + 1).sum().item()
-print(in_child(lambda: (x + 2).sum().item()))
-""",
-        timeout=60,
-        check=False,
-    )
-    assert outcome.stdout == stock.stdout
+    assert outcome.lines == [str(3.0 * (1 << 18))]
 
 
 def test_multiprocessing_queue_carries_tensors() -> None:
@@ -118,15 +108,17 @@ def test_multiprocessing_queue_carries_tensors() -> None:
     outcome = scripts.run(
         """
         import torch, torch.multiprocessing as mp
-        def work(queue, x):
+        def work(queue, received, x):
             queue.put((x + 1).cpu())
+            received.wait()  # the memory is handed over by a thread of this process
         if __name__ == "__main__":
             context = mp.get_context("fork")
-            queue = context.Queue()
+            queue, received = context.Queue(), context.Event()
             x = torch.ones(2, device="sinter") * 2
-            process = context.Process(target=work, args=(queue, x))
+            process = context.Process(target=work, args=(queue, received, x))
             process.start()
             print(queue.get().tolist())
+            received.set()
             process.join()
             print(process.exitcode)
         """,

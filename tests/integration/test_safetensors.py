@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from support import scripts
+
 safetensors = pytest.importorskip("safetensors.torch")
 
 
@@ -62,8 +64,27 @@ def test_loading_onto_the_device(device: str, tmp_path) -> None:
     safetensors.save_file({"x": torch.arange(3.0)}, path)
     loaded = safetensors.load_file(path, device=device)["x"]
     assert loaded.device.type == device and loaded.tolist() == [0.0, 1.0, 2.0]
-    from safetensors import safe_open
+    assert safetensors.load_file(path, torch.device(device, 0))["x"].device.type == device
+    assert safetensors.load_file(path)["x"].device.type == "cpu"
+    model = torch.nn.Module()
+    model.register_buffer("x", torch.zeros(3, device=device))
+    safetensors.load_model(model, path, device=device)
+    assert model.x.device.type == device and model.x.tolist() == [0.0, 1.0, 2.0]
 
-    with safe_open(path, framework="pt", device=device) as file:
-        assert file.get_tensor("x").device.type == device
-        assert file.get_slice("x")[1:].tolist() == [1.0, 2.0]
+
+@pytest.mark.parametrize("first", ["safetensors.torch", "torch_sinter"])
+def test_either_may_be_imported_first(first: str, tmp_path) -> None:
+    path = tmp_path / "x.safetensors"
+    safetensors.save_file({"x": torch.arange(3.0)}, path)
+    outcome = scripts.run(
+        f"""
+        import sys, {first}
+        import torch
+        torch.sinter.init()
+        from safetensors.torch import load_file
+        import safetensors.torch, inspect
+        print(load_file(sys.argv[1], device="sinter")["x"].device, bool(inspect.getsource(safetensors.torch)))
+        """,
+        path,
+    )
+    assert outcome.lines == ["sinter:0 True"]

@@ -71,7 +71,8 @@ def test_multihead_attention_module(device: str) -> None:
         module = torch.nn.MultiheadAttention(8, 2, batch_first=True)
         x = torch.randn(2, 5, 8)
         module.to(where)
-        out, weights = module(x.to(where), x.to(where), x.to(where))
+        x = x.to(where)
+        out, weights = module(x, x, x)
         return torch.cat([out.flatten(), weights.flatten()]).detach().cpu()
 
     assert torch.equal(run("cpu"), run(device))

@@ -18,6 +18,7 @@ from torch_sinter._src.hooks import (
     exit_report,
     optimizer,
     printing,
+    safetensors,
     serialization,
 )
 
@@ -34,6 +35,7 @@ HOOKS = (
     Hook("printing", "printing a tensor reads it once", printing.install),
     Hook("dlpack", "tensors can be handed to numpy, JAX and others", dlpack.install),
     Hook("serialization", "checkpoints load where this package is not installed", serialization.install),
+    Hook("safetensors", "load_file and load_model take the device", safetensors.install),
     Hook("distributed", "init_process_group() finds a backend for the device", distributed.install),
     Hook("dynamo", "torch.compile knows the device", dynamo.install),
     Hook("exit_report", "SINTER_REPORT=1 prints a line at exit", exit_report.install),
