@@ -12,7 +12,7 @@ from torch_sinter._src import device_module as sinter
 def make_interface(base: Any) -> Any:
     """A torch._dynamo.device_interface.DeviceInterface subclass for the device."""
 
-    class SinterInterface(base):  # type: ignore[misc]
+    class SinterInterface(base):
         device = sinter.device
         Event = torch.Event
         Stream = torch.Stream

@@ -33,7 +33,7 @@ class _EventType(type):
 class Event(metaclass=_EventType):
     """A torch.Event whose device is ours. Not a subclass: torch.Event.elapsed_time takes exactly torch.Event."""
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> torch.Event:
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> torch.Event:  # type: ignore[misc]
         runtime.initialize()
         return torch.Event(_DEVICE, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
@@ -49,7 +49,7 @@ def current_stream(device: Any = None) -> Stream:
 
 def default_stream(device: Any = None) -> Stream:
     """The stream with the number 0, as on other devices."""
-    return Stream(stream_id=0, device_index=0, device_type=int(torch._C._autograd.DeviceType.PrivateUse1))
+    return Stream(stream_id=0, device_index=0, device_type=int(torch._C._autograd.DeviceType.PrivateUse1))  # type: ignore[call-overload]
 
 
 def set_stream(stream: torch.Stream | None) -> None:

@@ -47,7 +47,7 @@ def install() -> None:
             return alias.clone() if copy else alias
         return import_(ext_tensor, device=device, copy=copy)
 
-    torch.Tensor.__dlpack__ = __dlpack__
-    torch.Tensor.__dlpack_device__ = __dlpack_device__
+    torch.Tensor.__dlpack__ = __dlpack__  # type: ignore[method-assign]
+    torch.Tensor.__dlpack_device__ = __dlpack_device__  # type: ignore[method-assign]
     torch.utils.dlpack.from_dlpack = from_dlpack
     torch.from_dlpack = from_dlpack
