@@ -38,7 +38,6 @@ def test_bit_equal_with_one_implementation(workload: Workload, autocast: bool, d
     got, moved = train(workload, device, autocast, foreach=False)
     assert got == want
     assert not compare.differences(dict(weights), dict(moved))
-    assert want[-1] < want[0]
 
 
 @pytest.mark.parametrize("autocast", (False, True), ids=("fp32", "bf16"))
