@@ -20,6 +20,7 @@ struct LibraryCall {
   std::span<const int64_t> offsets;  // storage offset of each operand, in elements
   std::span<const graph::Scalar> scalars;
   std::span<Buffer* const> results;  // receive memory
+  uint32_t trace_index = 0;          // of the op in the graph's trace
 };
 
 class Host {
@@ -32,6 +33,8 @@ class Host {
   virtual std::exception_ptr explain(std::exception_ptr error, const std::string& what) = 0;
   // Called when a buffer that a storage can see has received its memory.
   virtual void memory_attached(Buffer& buffer) = 0;
+  // The user's line that is running now, or nothing; asked for only when lines are traced, with no lock held.
+  virtual std::string current_line() { return {}; }
   // Brackets the run of a graph that was recorded under `settings`; returns what end_run restores.
   virtual uint64_t begin_run(uint64_t settings) = 0;
   virtual void end_run(uint64_t token) = 0;

@@ -1,9 +1,12 @@
 #include "runtime/stream.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "runtime/metrics.h"
+#include "runtime/timeline.h"
 #include "support/flags.h"
 
 namespace sinter::runtime {
@@ -80,6 +83,13 @@ void Stream::note_line(std::string line) {
   open_.lines.back() = std::move(line);
 }
 
+void Stream::note_event(uint64_t event) {
+  std::lock_guard lock(recording_);
+  if (open_.trace.nodes.empty()) return;
+  open_.events.resize(open_.trace.nodes.size());
+  open_.events.back() = event;
+}
+
 bool Stream::settings_differ(uint64_t settings) const {
   std::lock_guard lock(recording_);
   return !open_.trace.nodes.empty() && open_.trace.settings != settings;
@@ -150,7 +160,7 @@ bool Stream::take_prefix(size_t count, OpenGraph& out) {
       buffer.written_by.store(trace.origins[b] == graph::Origin::kContents ? completed_.load() : 0,
                               std::memory_order_relaxed);
   }
-  const size_t lines = out.lines.size();
+  const size_t lines = out.lines.size(), events = out.events.size();
   std::vector<Buffer*> operands, results;
   std::vector<int64_t> offsets;
   open_.trace.settings = trace.settings;
@@ -175,6 +185,10 @@ bool Stream::take_prefix(size_t count, OpenGraph& out) {
       open_.lines.resize(open_.trace.nodes.size());
       open_.lines.back() = std::move(out.lines[count + i]);
     }
+    if (count + i < events) {
+      open_.events.resize(open_.trace.nodes.size());
+      open_.events.back() = out.events[count + i];
+    }
   }
   // Numbers are given by first appearance, so the prefix uses exactly the first `kept` buffers.
   trace.nodes.resize(count);
@@ -184,6 +198,7 @@ bool Stream::take_prefix(size_t count, OpenGraph& out) {
   trace.origins.resize(kept);
   out.buffers.resize(kept);
   if (out.lines.size() > count) out.lines.resize(count);
+  if (out.events.size() > count) out.events.resize(count);
   return true;
 }
 
@@ -234,6 +249,10 @@ std::exception_ptr Stream::cut_graph() {
 
 std::exception_ptr Stream::run(OpenGraph& graph, std::vector<Ref<Buffer>>& retired) {
   const RunningGraph mark;
+  const Timeline::Run events(graph.events);
+  std::optional<Spanning> span;
+  if (timeline().recording())
+    span.emplace(Span::Kind::kGraph, "sinter::graph", std::to_string(graph.trace.nodes.size()) + " ops", 0);
   std::vector<bool> live(graph.buffers.size());
   for (size_t b = 0; b < live.size(); ++b)
     live[b] = graph.buffers[b]->storage_alive.load(std::memory_order_relaxed);
@@ -266,6 +285,10 @@ std::exception_ptr Stream::run(OpenGraph& graph, std::vector<Ref<Buffer>>& retir
 
 // ---------------------------------------------------------------- waiting
 
+void Stream::count_sync(std::string_view cause) {
+  metrics().add_sync(cause, flags::trace_lines() ? host_.current_line() : std::string());
+}
+
 std::exception_ptr Stream::wait_for_sequence(uint64_t sequence) {
   if (completed_.load(std::memory_order_acquire) >= sequence) return nullptr;
   bool open;
@@ -291,7 +314,7 @@ std::exception_ptr Stream::wait_for_sequence(uint64_t sequence) {
 std::exception_ptr Stream::wait(Buffer& buffer, std::string_view cause) {
   const uint64_t sequence = buffer.written_by.load(std::memory_order_relaxed);
   if (completed_.load(std::memory_order_acquire) < sequence) {
-    metrics().add_sync(cause);
+    count_sync(cause);
     if (std::exception_ptr error = wait_for_sequence(sequence)) return error;
   }
   const std::shared_ptr<const Failure> failure = buffer.failure;
@@ -305,7 +328,7 @@ std::exception_ptr Stream::wait_for_uses(Buffer& buffer, std::string_view cause)
     sequence = buffer.graph;
   }
   if (completed_.load(std::memory_order_acquire) < sequence) {
-    metrics().add_sync(cause);
+    count_sync(cause);
     if (std::exception_ptr error = wait_for_sequence(sequence)) return error;
   }
   const std::shared_ptr<const Failure> failure = buffer.failure;
@@ -314,7 +337,7 @@ std::exception_ptr Stream::wait_for_uses(Buffer& buffer, std::string_view cause)
 
 std::exception_ptr Stream::synchronize(std::string_view cause) {
   if (idle() && !late_error_) return nullptr;
-  metrics().add_sync(cause);
+  count_sync(cause);
   if (std::exception_ptr error = end_graph(cause)) return error;
   uint64_t last;
   {

@@ -72,8 +72,10 @@ class Stream {
   void before_fork();
   void after_fork(bool in_child);
 
-  // Notes where each op was recorded, when asked: called by record's caller with the line.
+  // Notes where the last op was recorded, when asked: called by record's caller with the line, or with the
+  // profiler's event.
   void note_line(std::string line);
+  void note_event(uint64_t event);
 
   Engine& engine() { return *engine_; }
 
@@ -82,6 +84,7 @@ class Stream {
     graph::Trace trace;
     std::vector<Ref<Buffer>> buffers;
     std::vector<std::string> lines;  // by node, when lines are traced
+    std::vector<uint64_t> events;    // by node, when a profiler listens
     uint64_t sequence = 1;
     size_t pending_bytes = 0;
   };
@@ -94,6 +97,7 @@ class Stream {
   std::exception_ptr submit(OpenGraph graph, std::string_view cause);
   std::exception_ptr run(OpenGraph& graph, std::vector<Ref<Buffer>>& retired);
   std::exception_ptr wait_for_sequence(uint64_t sequence);
+  void count_sync(std::string_view cause);
   void start_worker();
   void work();
 

@@ -8,9 +8,11 @@
 #include <cstring>
 
 #include "runtime/metrics.h"
+#include "runtime/timeline.h"
 #include "support/hash.h"
 #include "torch/device_state.h"
 #include "torch/kernel_scope.h"
+#include "torch/lines.h"
 #include "torch/memory.h"
 #include "torch/random.h"
 
@@ -129,6 +131,10 @@ std::exception_ptr TorchHost::run(const runtime::LibraryCall& node) {
           return view;
         },
         stack);
+    std::optional<runtime::Spanning> span;
+    if (runtime::timeline().recording())
+      span.emplace(runtime::Span::Kind::kKernel, call.name, describe(call),
+                   runtime::Timeline::event_of(node.trace_index));
     if (!call.random || !run_random(call, node.scalars, stack))
       call.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
     take_results(call, node, stack);
@@ -154,6 +160,8 @@ std::exception_ptr TorchHost::explain(std::exception_ptr error, const std::strin
 }
 
 void TorchHost::memory_attached(runtime::Buffer& buffer) { install_address(buffer); }
+
+std::string TorchHost::current_line() { return torch_device::current_line(); }
 
 namespace {
 thread_local std::optional<ThreadPolicy> run_policy;

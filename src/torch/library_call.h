@@ -13,6 +13,7 @@ class TorchHost final : public runtime::Host {
   std::exception_ptr run(const runtime::LibraryCall& call) override;
   std::exception_ptr explain(std::exception_ptr error, const std::string& what) override;
   void memory_attached(runtime::Buffer& buffer) override;
+  std::string current_line() override;
   uint64_t begin_run(uint64_t settings) override;
   void end_run(uint64_t token) override;
 };

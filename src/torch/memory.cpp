@@ -16,7 +16,7 @@ namespace {
 
 // ---------------------------------------------------------------- addresses of buffers without memory
 
-constexpr size_t kNowhereBytes = size_t{1} << 36;
+constexpr size_t kNowhereBytes = size_t{1} << 32;
 
 char* nowhere() {
   static char* const region = [] {
@@ -26,7 +26,7 @@ char* nowhere() {
   return region;
 }
 
-// Unique until the region has been gone through, which takes a thousand million buffers.
+// Unique until the region has been gone through, which takes 67 million buffers.
 void* address_without_memory() {
   static std::atomic<uint64_t> next{0};
   return nowhere() + (next.fetch_add(64, std::memory_order_relaxed) % kNowhereBytes);

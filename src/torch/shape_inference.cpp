@@ -2,13 +2,17 @@
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <mutex>
+#include <unordered_set>
 
 #include "runtime/metrics.h"
+#include "support/hash.h"
 #include "support/log.h"
 #include "torch/kernel_scope.h"
 #include "torch/library_call.h"
@@ -162,6 +166,47 @@ bool try_on_stand_ins(const OpInfo& info, const Digest& digest, TorchCall& call)
   }
 }
 
+// Meta functions do not know which types the CPU kernel takes. The first call of an op with given types is tried on
+// operands of one element, and only an answer "not implemented for" counts.
+bool types_implemented(const OpInfo& info, const Digest& digest, TorchCall& call) {
+  static std::mutex mutex;
+  static auto* known = new std::unordered_set<uint64_t>;
+  Hasher types;
+  types.add(info.id);
+  for (const graph::Operand& operand : call.operands) types.add(static_cast<uint64_t>(operand.meta.dtype));
+  for (graph::ScalarKind kind : call.scalars) types.add(static_cast<uint64_t>(kind));
+  {
+    const std::lock_guard lock(mutex);
+    if (!known->insert(types.finish()).second) return true;
+  }
+  NoWarnings quiet;
+  c10::WarningUtils::WarningHandlerGuard warnings(&quiet);
+  ThreadPolicy threads;
+  bool implemented = true;
+  try {
+    c10::impl::ForceDispatchKeyGuard keys(kernel_dispatch_keys());
+    torch::jit::Stack stack;
+    std::vector<graph::Scalar> scalars(digest.scalars.begin(), digest.scalars.end());
+    scalars.resize(call.scalars.size());
+    push_arguments(
+        call, scalars,
+        [&](uint32_t k) {
+          const graph::TensorMeta& meta = call.operands[k].meta;
+          return at::zeros(std::vector<int64_t>(meta.sizes.size(), 1),
+                           at::TensorOptions().dtype(static_cast<c10::ScalarType>(meta.dtype)).device(at::kCPU));
+        },
+        stack);
+    call.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  } catch (const std::exception& error) {
+    implemented = std::string_view(error.what()).find("not implemented for") == std::string_view::npos;
+  }
+  if (!implemented) {
+    const std::lock_guard lock(mutex);
+    known->erase(types.finish());
+  }
+  return implemented;
+}
+
 bool run_meta(const OpInfo& info, const c10::KernelFunction& function, const torch::jit::Stack& stack,
               TorchCall& call) {
   c10::impl::ForceDispatchKeyGuard keys(kernel_dispatch_keys());
@@ -213,7 +258,7 @@ bool in_place_by_functional(const OpInfo& info, const torch::jit::Stack& stack, 
     return false;
   }
   call.returns.push_back({ReturnSlot::Kind::kArgument, 0, 0});
-  return true;
+  return types_implemented(info, digest, call);
 }
 
 }  // namespace
@@ -251,7 +296,7 @@ bool infer(const OpInfo& info, const torch::jit::Stack& stack, const Digest& dig
   // An op that only overwrites its arguments returns nothing new, but its errors must be seen here: it is tried.
   if (!info.writes_any) {
     if (const c10::KernelFunction* function = meta_function(info.name))
-      if (run_meta(info, *function, stack, call)) return true;
+      if (run_meta(info, *function, stack, call)) return types_implemented(info, digest, call);
   }
   if (info.writes_any && in_place_by_functional(info, stack, digest, call)) return true;
   if (ShapeRule rule = shape_rule(info)) {
