@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "runtime/metrics.h"
+#include "runtime/timeline.h"
 #include "support/flags.h"
 #include "torch/call_cache.h"
 #include "torch/call_key.h"
@@ -158,6 +159,7 @@ bool has_device_result(const OpInfo& info) { return info.recordable && info.has_
 
 void after_record(Stream::After after, bool exported) {
   if (flags::trace_lines()) stream().note_line(current_line());
+  if (runtime::timeline().recording()) stream().note_event(runtime::Timeline::event());
   if (after == Stream::After::kCutGraph)
     check(stream().cut_graph());
   else if (after == Stream::After::kEndGraph || exported)
@@ -217,7 +219,8 @@ void call_op(const OpInfo& info, torch::jit::Stack& stack) {
        std::span(digest.scalars.data(), digest.scalars.size()),
        std::span(results.buffers.data(), results.buffers.size()), settings});
   replace_arguments(info, *call, results, stack);
-  if (after != Stream::After::kNothing || exported || flags::trace_lines()) after_record(after, exported);
+  if (after != Stream::After::kNothing || exported || flags::trace_lines() || runtime::timeline().recording())
+    after_record(after, exported);
 }
 
 // ---------------------------------------------------------------- running at once
@@ -387,6 +390,9 @@ void run_now(const OpInfo& info, torch::jit::Stack& stack, const char* reason) {
     ThreadPolicy threads;
     std::optional<KernelScope> scope;
     if (info.aten) scope.emplace();
+    std::optional<runtime::Spanning> span;
+    if (runtime::timeline().recording())
+      span.emplace(runtime::Span::Kind::kKernel, info.name, "", runtime::Timeline::event());
     if (info.aten) {
       info.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &inner);
     } else {

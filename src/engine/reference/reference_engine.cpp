@@ -53,7 +53,8 @@ class ReferenceExecutable final : public runtime::Executable {
         error = arguments.host.run(
             {*step.call, state.operands,
              std::span(offsets_).subspan(step.first_operand, state.operands.size()),
-             arguments.scalars.subspan(step.first_scalar, step.call->scalars.size()), state.results});
+             arguments.scalars.subspan(step.first_scalar, step.call->scalars.size()), state.results,
+             step.trace_index});
       }
       if (error)
         fail(step, state, error);
