@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from support import device as under_test
+
 
 def test_numpy_reads_a_pending_tensor_without_a_copy(device: str) -> None:
     x = torch.arange(4.0, device=device) + 1
@@ -42,6 +44,34 @@ def test_torch_to_torch_stays_on_the_device(device: str) -> None:
     assert torch.from_dlpack(x, copy=True).data_ptr() != x.data_ptr()
     assert torch.utils.dlpack.from_dlpack(x).device == x.device
     assert torch.from_dlpack(x, device="cpu").device.type == "cpu"
+
+
+def test_an_address_stays_true(device: str) -> None:
+    import ctypes
+
+    x = torch.zeros(3, device=device, requires_grad=True)
+    memory = (ctypes.c_float * 3).from_address(x.data_ptr())
+    with torch.no_grad():
+        x.add_(2)
+    assert list(memory) == [2.0] * 3
+    assert x.data_ptr() == ctypes.addressof(memory) and x[1:].data_ptr() == x.data_ptr() + 4
+
+
+def test_the_address_of_a_storage_marks_nothing(device: str) -> None:
+    """It is what tied tensors are recognised by; training must not get slower for it."""
+    x = torch.zeros(3, device=device)
+    assert x.untyped_storage().data_ptr() == x[1:].untyped_storage().data_ptr()
+    _, counts = under_test.counted(lambda: x.add_(1), "graphs_ended", "syncs")
+    assert counts == {"graphs_ended": 0, "syncs": 0}
+
+
+def test_fake_tensors_have_no_address(device: str) -> None:
+    with torch._subclasses.FakeTensorMode():
+        x = torch.ones(2, device=device)
+        try:
+            assert x.data_ptr() == 0
+        except RuntimeError as error:
+            assert "data" in str(error)
 
 
 def test_the_protocol(device: str) -> None:

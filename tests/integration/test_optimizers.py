@@ -117,9 +117,42 @@ def test_the_hook_is_cheap() -> None:
     for _ in range(5):
         start = time.perf_counter()
         for _ in range(1000):
+            hook._before_step(optimizer, (), {})
             hook._after_step(optimizer, (), {})
         best = min(best, (time.perf_counter() - start) / 1000)
     assert best < 5e-6
+
+
+@pytest.mark.parametrize("optimizer_class", [torch.optim.SGD, torch.optim.AdamW])
+def test_a_failed_first_step_leaves_no_state(optimizer_class: type, device: str) -> None:
+    embedding = torch.nn.Embedding(3, 2).to(device)
+    options = {"momentum": 0.9} if optimizer_class is torch.optim.SGD else {}
+    optimizer = optimizer_class(embedding.parameters(), 0.1, **options)
+
+    def train(index: int) -> None:
+        optimizer.zero_grad()
+        embedding(torch.tensor([index], device=device)).sum().backward()
+        optimizer.step()
+
+    with pytest.raises(IndexError):
+        train(7)
+    assert not optimizer.state
+    train(1)
+    assert optimizer.state and embedding.weight.isfinite().all().item()
+
+
+def test_the_hook_keeps_no_optimizer_alive(device: str) -> None:
+    import gc
+    import weakref
+
+    parameter = torch.ones(2, device=device, requires_grad=True)
+    optimizer = torch.optim.SGD([parameter], 0.1)
+    parameter.sum().backward()
+    optimizer.step()
+    gone = weakref.ref(optimizer)
+    del optimizer
+    gc.collect()
+    assert gone() is None
 
 
 def test_parameters_stay_the_same_objects(device: str) -> None:
