@@ -80,24 +80,24 @@ def finish(device: str) -> None:
         torch.ops.sinter._sync("bench")
 
 
-def clock(call: Callable[[], object], device: str) -> float:
+def clock(call: Callable[[], object], device: str, repeat: int = CALLS) -> float:
     """Microseconds a call."""
     start = time.perf_counter_ns()
-    for _ in range(CALLS):
+    for _ in range(repeat):
         call()
     took = time.perf_counter_ns() - start
     finish(device)
-    return took / CALLS / 1e3
+    return took / repeat / 1e3
 
 
-def interleaved(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+def interleaved(calls: dict[str, Callable[[], object]], rounds: int, repeat: int = CALLS) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {device: [] for device in calls}
     for device, call in calls.items():  # warm: shapes, plans
         for _ in range(3):
-            clock(call, device)
+            clock(call, device, repeat)
     for _ in range(rounds):
         for device, call in calls.items():
-            times[device].append(clock(call, device))
+            times[device].append(clock(call, device, repeat))
     return times
 
 
@@ -119,7 +119,10 @@ def measure(device: str, rounds: int) -> tuple[list[list[str]], list[list[str]]]
         )
     counts = (1, 2, 4, 8, 16)
     for name, make in lists(device).items():
-        medians = [statistics.median(interleaved({device: make(n)}, max(rounds // 2, 5))[device]) for n in counts]
+        # As many tensors to a graph whatever their number in a call, so that all graphs are of one size.
+        medians = [
+            statistics.median(interleaved({device: make(n)}, max(rounds, 5), CALLS // n)[device]) for n in counts
+        ]
         slope = statistics.linear_regression(counts, medians).slope
         slopes.append([name, f"{medians[0]:.2f}", f"{medians[-1]:.2f}", f"{slope:.2f}"])
     return rows, slopes
