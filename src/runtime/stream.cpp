@@ -253,9 +253,15 @@ std::exception_ptr Stream::run(OpenGraph& graph, std::vector<Ref<Buffer>>& retir
   std::optional<Spanning> span;
   if (timeline().recording())
     span.emplace(Span::Kind::kGraph, "sinter::graph", std::to_string(graph.trace.nodes.size()) + " ops", 0);
+  // A buffer outlives the graph when a storage holds it, or a later graph: the rest of a graph that was cut, or one that
+  // waits for the worker, may be all that uses a value whose tensor is gone.
   std::vector<bool> live(graph.buffers.size());
-  for (size_t b = 0; b < live.size(); ++b)
-    live[b] = graph.buffers[b]->storage_alive.load(std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(recording_);
+    for (size_t b = 0; b < live.size(); ++b)
+      live[b] = graph.buffers[b]->storage_alive.load(std::memory_order_relaxed) ||
+                graph.buffers[b]->graph > graph.sequence;
+  }
   const uint64_t token = host_.begin_run(graph.trace.settings);
   std::exception_ptr error;
   Result<std::shared_ptr<const Executable>> executable = cache_.find_or_plan(graph.trace, live);
