@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pathlib
 from collections.abc import Callable
@@ -59,7 +60,7 @@ def test_kernels_have_times_in_order_inside_the_profile(step: Callable[[], float
     found = sorted(kernels(prof), key=lambda e: e.time_range.start)
     whole = next(e for e in prof.events() if e.name == "all of it" and e.device_type == DeviceType.CPU)
     assert all(e.time_range.end >= e.time_range.start for e in found)
-    for before, after in zip(found, found[1:], strict=False):  # one stream, in order
+    for before, after in itertools.pairwise(found):  # one stream, in order
         assert before.time_range.end <= after.time_range.start + 1
     assert whole.time_range.start <= found[0].time_range.start
     assert found[-1].time_range.end <= whole.time_range.end
