@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from models.workloads import ALL, Workload
 
+from models.workloads import ALL, Workload
 from support import compare
 
 STEPS = 20
