@@ -178,6 +178,10 @@ at::Tensor view_of(Buffer& buffer, c10::ScalarType dtype, c10::IntArrayRef sizes
 }  // namespace
 
 at::Tensor cpu_view(Buffer& buffer, const graph::TensorMeta& meta, int64_t offset) {
+  const size_t extent = meta.extent_bytes();
+  TORCH_CHECK(extent == 0 || extent + static_cast<size_t>(offset) * meta.element_size <= buffer.nbytes,
+              "sinter: a view of ", to_text(meta), " at offset ", offset, " does not fit the ", buffer.nbytes,
+              " bytes of its storage");
   at::Tensor view =
       view_of(buffer, static_cast<c10::ScalarType>(meta.dtype), meta.sizes, meta.strides, offset);
   if (meta.conj) view._set_conj(true);

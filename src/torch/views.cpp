@@ -151,6 +151,17 @@ at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std:
   return empty_strided(size, strides, dtype, layout, device, pin_memory);
 }
 
+// A tensor that is zero without having memory; PyTorch's ZeroTensor kernels make it real where it is read.
+at::Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+                                 std::optional<at::Device>, std::optional<bool>) {
+  check_sizes(size);
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
+      make_storage(0), c10::DispatchKeySet({kKey, c10::DispatchKey::ZeroTensor}),
+      c10::scalarTypeToTypeMeta(dtype.value_or(c10::get_default_dtype_as_scalartype())));
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(size);
+  return tensor;
+}
+
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
   // A parameter may move between the CPU and the device and stay the same object.
   const auto plain = [](const at::Tensor& tensor) {
@@ -167,6 +178,7 @@ void record_stream(at::Tensor&, at::Stream) {}  // one stream: nothing can overt
 void register_views(torch::Library& library) {
   library.impl("empty.memory_format", TORCH_FN(empty));
   library.impl("empty_strided", TORCH_FN(empty_strided));
+  library.impl("_efficientzerotensor", TORCH_FN(efficient_zero_tensor));
   library.impl("as_strided", TORCH_FN(as_strided));
   library.impl("view", TORCH_FN(view));
   library.impl("_reshape_alias", TORCH_FN(reshape_alias));
