@@ -22,9 +22,8 @@ def test_import_torch_is_enough() -> None:
 
 
 @pytest.mark.parametrize("autoload", [True, False])
-@pytest.mark.parametrize("first", ["torch", "torch_sinter", "torch.nn", "torch_sinter.metrics"])
+@pytest.mark.parametrize("first", ["torch", "torch_sinter", "torch.nn"])
 def test_any_import_order(first: str, autoload: bool) -> None:
-    first = "torch_sinter" if first == "torch_sinter.metrics" else first
     outcome = scripts.run(
         f"""
         import {first}
