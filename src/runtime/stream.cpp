@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <new>
 #include <utility>
 
 #include "runtime/metrics.h"
@@ -398,7 +399,11 @@ void Stream::before_fork() {
 }
 
 void Stream::after_fork(bool in_child) {
-  if (in_child) worker_alive_ = false;
+  if (in_child) {
+    worker_alive_ = false;
+    // The parent's worker waited in it; the copy would count a waiter that does not exist here.
+    new (&queue_changed_) std::condition_variable;
+  }
   recording_.unlock();
   execution_.unlock();
   queue_lock_.unlock();

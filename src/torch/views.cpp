@@ -113,8 +113,10 @@ bool is_set_to(const at::Tensor& self, const at::Tensor& tensor) {
 }
 
 at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
-                         std::optional<at::Layout> layout, std::optional<at::Device>,
+                         std::optional<at::Layout> layout, std::optional<at::Device> device,
                          std::optional<bool> pin_memory) {
+  TORCH_CHECK(!device || device->index() <= 0, "sinter: invalid device ", *device,
+              "; this process has one device, sinter:0");
   TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "sinter tensors are strided; got layout ",
               *layout);
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
