@@ -57,6 +57,7 @@ class Buffer final : public RefCounted {
   std::atomic<bool> contents{false};       // has been written, by a kernel that ran or by a host copy
   std::atomic<bool> storage_alive{false};  // some tensor can still see it
   std::atomic<bool> exported{false};       // code outside knows the address: every op on it is waited for
+  std::atomic<uint32_t> lent{0};           // as exported, but for a time: how many outside hold the memory now
   bool foreign = false;  // the owner's release may run arbitrary code (and take locks): never under our locks
 
   // The storage whose address is to be set once memory exists. Guarded by storage_lock; cleared by the storage's

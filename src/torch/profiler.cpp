@@ -4,8 +4,12 @@
 // linked to the CPU event (aten::mm, say) during which the op was recorded; runs of graphs become host events.
 #include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
 
+#include <c10/util/ApproximateClock.h>
 #include <libkineto.h>
+#include <torch/csrc/profiler/stubs/base.h>
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -13,6 +17,7 @@
 #include <vector>
 
 #include "runtime/timeline.h"
+#include "torch/device_state.h"
 
 namespace sinter::torch_device {
 namespace {
@@ -103,6 +108,37 @@ class Profiler final : public libkineto::IActivityProfiler {
 };
 
 REGISTER_PRIVATEUSE1_PROFILER(Profiler);
+
+// The older way (autograd's profiler without Kineto) reads a clock around each call. Nothing runs in between, so it
+// sees recording; waiting here would turn each call into a graph.
+class Stubs final : public torch::profiler::impl::ProfilerStubs {
+  using Clock = std::chrono::steady_clock;
+
+ public:
+  void record(c10::DeviceIndex* device, torch::profiler::impl::ProfilerVoidEventStub* event,
+              int64_t* cpu_ns) const override {
+    if (device) *device = 0;
+    *event = std::make_shared<Clock::time_point>(Clock::now());
+    if (cpu_ns) *cpu_ns = c10::getTime();
+  }
+  float elapsed(const torch::profiler::impl::ProfilerVoidEventStub* from,
+                const torch::profiler::impl::ProfilerVoidEventStub* to) const override {
+    const auto at = [](const auto& event) { return *static_cast<const Clock::time_point*>(event->get()); };
+    return std::chrono::duration<float, std::micro>(at(to) - at(from)).count();
+  }
+  void mark(const char*) const override {}
+  void rangePush(const char*) const override {}
+  void rangePop() const override {}
+  bool enabled() const override { return true; }
+  void onEachDevice(std::function<void(int)> op) const override { op(0); }
+  void synchronize() const override { check(stream().synchronize("profiler")); }
+};
+
+const bool stubs_registered = [] {
+  static Stubs stubs;
+  torch::profiler::impl::registerPrivateUse1Methods(&stubs);
+  return true;
+}();
 
 }  // namespace
 }  // namespace sinter::torch_device

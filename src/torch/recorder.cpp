@@ -208,7 +208,8 @@ void call_op(const OpInfo& info, torch::jit::Stack& stack) {
     runtime::Buffer& buffer = buffer_of(storage);
     buffers.push_back(&buffer);
     offsets.push_back(operand.tensor->storage_offset());
-    exported = exported || buffer.exported.load(std::memory_order_relaxed);
+    exported = exported || buffer.exported.load(std::memory_order_relaxed) ||
+               buffer.lent.load(std::memory_order_relaxed) != 0;
     arm(storage);
   }
   if (info.foreach_in_place) bump_versions_of_lists(info, stack);

@@ -94,6 +94,7 @@ struct Registration {
     register_rnn(autograd_library());
     register_recorder(library);
     register_attention();
+    register_distributed();
     install_kernel_allocator();
     stream();
     around_fork();

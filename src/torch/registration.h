@@ -11,6 +11,8 @@ void register_copies(torch::Library& library);
 void register_attention();
 // Composites: for the device's key and for its autograd key.
 void register_rnn(torch::Library& library);
+// Collectives, where PyTorch has them.
+void register_distributed();
 // The recording kernel for every op that needs it; explicit kernels must have been registered before.
 void register_recorder(torch::Library& library);
 // Device guard, allocators, hooks, generator.
