@@ -8,8 +8,8 @@
 // `whole` when it overwrites the entire buffer, so that earlier versions do not flow into it.
 // Evaluation order, overflow and rounding are those of the op called; there is no implicit conversion.
 //
-// A graph owns its nodes; passes hold indices. verify() checks the contract; to_text() and parse() are inverses up
-// to the identity of calls, which text names by op, metadata and attributes.
+// A graph owns its nodes; passes hold indices. verify() checks the contract; to_text() shows everything but the values
+// of scalars.
 #pragma once
 
 #include <cstdint>
