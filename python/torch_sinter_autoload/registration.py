@@ -12,6 +12,7 @@ States only ever move down this list.
 from __future__ import annotations
 
 import enum
+import importlib.machinery
 import os
 import types
 import warnings
@@ -90,6 +91,8 @@ class _DeviceModule(types.ModuleType):
 device_module: Any = _DeviceModule(f"torch.{NAME}", "The lazy device of torch-sinter, as torch.cuda is CUDA's.")
 # torch.utils.checkpoint and FakeTensor read this plain attribute.
 device_module._initialized = False
+# importlib.util.find_spec("torch.sinter") fails for a module that has none.
+device_module.__spec__ = importlib.machinery.ModuleSpec(device_module.__name__, None)
 
 
 # ---- moving through the states -------------------------------------------------------------------

@@ -178,6 +178,89 @@ def test_a_seed_given_before_the_first_use_counts() -> None:
     assert early.stdout == late.stdout != other.stdout
 
 
+def test_many_threads_may_be_first() -> None:
+    outcome = scripts.run(
+        """
+        import threading, torch
+        barrier, results = threading.Barrier(8), []
+        def use():
+            barrier.wait()
+            results.append((torch.ones(2, device="sinter") + 1).sum().item())
+        threads = [threading.Thread(target=use) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        from torch.optim.optimizer import _global_optimizer_post_hooks as hooks
+        print(results == [4.0] * 8, len(hooks))
+        """
+    )
+    assert outcome.lines == ["True 1"]
+
+
+def test_the_module_imports_and_is_found_by_name() -> None:
+    outcome = scripts.run(
+        """
+        import importlib.util, inspect, torch
+        import torch.sinter as sinter
+        print(sinter is torch.sinter, importlib.util.find_spec("torch.sinter").name)
+        print(inspect.getmodule(sinter) is sinter)
+        print(torch.sinter.is_initialized())
+        """
+    )
+    assert outcome.lines == ["True torch.sinter", "True", "False"]
+
+
+# A torch built for CUDA, as far as our package can see.
+CUDA_BUILD = """
+    import os, torch
+    torch._C._has_cuda = True
+    exists = os.path.exists
+    os.path.exists = lambda path: path == {device!r} or exists(path)
+    import torch_sinter_autoload
+    torch_sinter_autoload._autoload()
+"""
+
+
+def test_a_machine_with_another_accelerator_is_left_alone() -> None:
+    outcome = scripts.run(
+        CUDA_BUILD.format(device="/dev/nvidiactl")
+        + """
+    print(hasattr(torch, "sinter"), torch._C._get_privateuse1_backend_name())
+    import torch_sinter
+    print(torch.ones(2, device="sinter").sum().item())
+    """,
+        autoload=False,
+    )
+    assert outcome.lines == ["False privateuseone", "2.0"]
+
+
+def test_a_build_for_another_accelerator_without_one_still_says_so() -> None:
+    outcome = scripts.run(
+        CUDA_BUILD.format(device=None)
+        + """
+    print(torch.accelerator.current_accelerator(), torch.accelerator.is_available(), torch.sinter.is_initialized())
+    torch.ones(2, device="sinter")
+    print(torch.accelerator.current_accelerator())
+    """,
+        autoload=False,
+    )
+    assert outcome.lines == ["cuda False False", "sinter"]
+
+
+def test_no_warnings() -> None:
+    outcome = scripts.run(
+        """
+        import torch, torch_sinter
+        model = torch.nn.Linear(2, 2).to("sinter")
+        model(torch.ones(1, 2, device="sinter")).sum().backward()
+        torch_sinter.metrics.report()
+        """,
+        PYTHONWARNINGS="error",
+    )
+    assert outcome.stderr == ""
+
+
 def test_another_backend_in_the_slot() -> None:
     other = 'import torch\ntorch.utils.rename_privateuse1_backend("fancy")\n'
     outcome = scripts.run(other + "import torch_sinter", autoload=False, check=False)

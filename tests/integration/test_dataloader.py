@@ -55,6 +55,17 @@ def test_workers_may_use_the_device(device: str) -> None:
     assert got == [[1.0, 3.0], [5.0, 7.0]]
 
 
+class StaysOnDevice(OnDevice):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.base[index] + 1
+
+
+def test_workers_may_return_tensors_of_the_device(device: str) -> None:
+    batches = list(DataLoader(StaysOnDevice(device), 2, num_workers=1))
+    assert {batch.device.type for batch in batches} == {device}
+    assert [batch.tolist() for batch in batches] == [[1.0, 3.0], [5.0, 7.0]]
+
+
 def test_datasets_on_the_device_without_workers(device: str) -> None:
     data = torch.arange(4.0, device=device)
     assert [batch.tolist() for batch in DataLoader(data, 2)] == [[0.0, 1.0], [2.0, 3.0]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import pytest
 
 from support import scripts
 
@@ -103,25 +103,47 @@ print(in_child(lambda: (x + 2).sum().item()))
     assert outcome.lines == [str(3.0 * (1 << 18))]
 
 
-def test_multiprocessing_queue_carries_tensors() -> None:
-    assert multiprocessing.get_start_method() in ("fork", "forkserver", "spawn")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_tensors_travel_between_processes(method: str) -> None:
+    outcome = scripts.run(
+        """
+        import sys, torch, torch.multiprocessing as mp
+        def work(there, back, received, weight):
+            x = there.get()
+            back.put([x * 2 + weight, x.cpu(), torch.nn.Parameter(x)])
+            received.wait()  # shared memory is handed over by a thread of this process
+        if __name__ == "__main__":
+            context = mp.get_context(sys.argv[1])
+            there, back, received = context.Queue(), context.Queue(), context.Event()
+            weight = torch.ones(2, device="sinter") * 10
+            process = context.Process(target=work, args=(there, back, received, weight))
+            process.start()
+            there.put(torch.arange(2.0, device="sinter") + 1)
+            y, on_cpu, parameter = back.get()
+            received.set()
+            process.join()
+            print(y.tolist(), y.device, on_cpu.tolist(), on_cpu.device, type(parameter).__name__, parameter.device)
+            print(process.exitcode)
+        """,
+        method,
+        timeout=120,
+    )
+    assert outcome.lines == ["[12.0, 14.0] sinter:0 [1.0, 2.0] cpu Parameter sinter:0", "0"]
+
+
+def test_tensors_of_the_cpu_are_still_shared() -> None:
     outcome = scripts.run(
         """
         import torch, torch.multiprocessing as mp
-        def work(queue, received, x):
-            queue.put((x + 1).cpu())
-            received.wait()  # the memory is handed over by a thread of this process
+        def work(x):
+            x.add_(1)
         if __name__ == "__main__":
-            context = mp.get_context("fork")
-            queue, received = context.Queue(), context.Event()
-            x = torch.ones(2, device="sinter") * 2
-            process = context.Process(target=work, args=(queue, received, x))
+            torch.sinter.init()
+            x = torch.ones(2).share_memory_()
+            process = mp.get_context("spawn").Process(target=work, args=(x,))
             process.start()
-            print(queue.get().tolist())
-            received.set()
             process.join()
-            print(process.exitcode)
-        """,
-        timeout=60,
+            print(x.tolist())
+        """
     )
-    assert outcome.lines == ["[3.0, 3.0]", "0"]
+    assert outcome.lines == ["[2.0, 2.0]"]

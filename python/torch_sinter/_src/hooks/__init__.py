@@ -18,6 +18,7 @@ from torch_sinter._src.hooks import (
     exports,
     optimizer,
     printing,
+    processes,
     safetensors,
     serialization,
 )
@@ -35,6 +36,7 @@ HOOKS = (
     Hook("printing", "printing a tensor reads it once", printing.install),
     Hook("exports", "addresses and DLPack capsules handed out stay true", exports.install),
     Hook("serialization", "checkpoints load where this package is not installed", serialization.install),
+    Hook("processes", "multiprocessing carries tensors of the device", processes.install),
     Hook("safetensors", "load_file and load_model take the device", safetensors.install),
     Hook("distributed", "init_process_group() finds a backend for the device", distributed.install),
     Hook("dynamo", "torch.compile knows the device", dynamo.install),
