@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.autograd import Variable
 
+from torch_sinter._src.hooks.on_import import on_import
+
 # What torch itself puts there.
 _Engine: Any = type(Variable._execution_engine)
 
@@ -28,4 +30,6 @@ class _CallerThreadEngine(_Engine):
 
 
 def install() -> None:
+    # Dynamo follows calls out of torch's own files; there is nothing to compile in this one.
+    on_import("torch._dynamo.eval_frame", lambda module: module.skip_code(_CallerThreadEngine.run_backward.__code__))
     Variable._execution_engine = _CallerThreadEngine()
