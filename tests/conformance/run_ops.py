@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 import torch
+
 from support import device as under_test
 
 if TYPE_CHECKING:

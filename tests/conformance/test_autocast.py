@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from conformance.exceptions import LEFT_OUT, UNINITIALISED
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 
+from conformance.exceptions import LEFT_OUT, UNINITIALISED
 from support import compare
 from support import device as under_test
 from support.moving import Mover, NotStrided

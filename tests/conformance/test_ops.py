@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 
-import torch
 from conformance import op_runs
 from conformance.exceptions import LEFT_OUT, UNINITIALISED
 
