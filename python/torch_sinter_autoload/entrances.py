@@ -34,12 +34,15 @@ def library_folder() -> str:
     return os.path.join(packages, "torch_sinter", "lib")
 
 
-def install(load: Callable[[Asked], None]) -> None:
-    """Put the stand-ins in place. Without the library (a checkout that was not built) those entrances stay shut."""
+def install(load: Callable[[Asked], None]) -> str | None:
+    """Put the stand-ins in place, or say why that cannot be.
+
+    Without the library (a checkout that was not built) those entrances stay shut.
+    """
     global _library, _callback
     path = os.path.join(library_folder(), LIBRARY)
     if not os.path.exists(path):
-        return
+        return None
 
     @_Load
     def callback(asked: int) -> int | None:
@@ -51,14 +54,15 @@ def install(load: Callable[[Asked], None]) -> None:
             return ctypes.addressof(_problem)
         return None
 
-    _library = ctypes.CDLL(path)
-    _library.sinter_entrances_install.restype = ctypes.c_char_p
-    _library.sinter_entrances_open.argtypes = [ctypes.c_void_p]
-    _library.sinter_entrances_open.restype = None
-    _callback = callback
-    problem = _library.sinter_entrances_install(callback)
+    library = ctypes.CDLL(path)
+    library.sinter_entrances_install.restype = ctypes.c_char_p
+    library.sinter_entrances_open.argtypes = [ctypes.c_void_p]
+    library.sinter_entrances_open.restype = None
+    problem = library.sinter_entrances_install(callback)
     if problem is not None:
-        raise RuntimeError(f"torch-sinter: {problem.decode()}")
+        return problem.decode()
+    _library, _callback = library, callback
+    return None
 
 
 def open(device_library: ctypes.CDLL) -> None:

@@ -108,15 +108,14 @@ def register() -> None:
             f"and PyTorch has room for one (PrivateUse1). To use {NAME!r}, set TORCH_DEVICE_BACKEND_AUTOLOAD=0 "
             f"and import torch_sinter first; to use {taken!r}, uninstall torch-sinter or do not import it."
         )
-    # A C++ extension that links our library has loaded it, and the name with it, already.
-    if not hasattr(torch.Tensor, f"is_{NAME}"):
-        torch.utils.rename_privateuse1_backend(NAME)
-        torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    # The name is there already where a C++ extension has loaded our library, and with it the real hooks.
+    if taken != NAME and is_built_for(torch.__version__):
+        problem = entrances.install(_load_for_cpp)
+        if problem is not None:
+            raise BackendConflictError(f"torch-sinter cannot add the device {NAME!r}: {problem}")
+    torch.utils.rename_privateuse1_backend(NAME)
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     torch._register_device_module(NAME, device_module)
-    # As on the CPU. PyTorch keeps this per thread; other threads name the type, or get its default, float16.
-    torch.set_autocast_dtype(NAME, torch.bfloat16)
-    if is_built_for(torch.__version__):
-        entrances.install(_load_for_cpp)
     accelerator.hide(_may_be_found)
     state = State.HIDDEN
 
@@ -182,5 +181,5 @@ def autoload() -> None:
         return
     try:
         register()
-    except BackendConflictError as conflict:
-        warnings.warn(str(conflict), RuntimeWarning, stacklevel=2)
+    except Exception as problem:  # whatever it is, torch must stay usable without us
+        warnings.warn(str(problem), RuntimeWarning, stacklevel=2)

@@ -271,6 +271,25 @@ def test_another_backend_in_the_slot() -> None:
     assert outcome.lines == ["alive"] and "'fancy'" in outcome.stderr
 
 
+def test_another_backend_that_has_not_named_itself() -> None:
+    other = """
+        import torch
+        torch._C._acc.register_python_privateuseone_hook(torch._C._acc.PrivateUse1Hooks())
+    """
+    outcome = scripts.run(other + "    import torch_sinter", autoload=False, check=False)
+    assert outcome.returncode != 0 and "another out-of-tree device" in outcome.last_error
+    outcome = scripts.run(
+        other
+        + """
+        import torch_sinter_autoload
+        torch_sinter_autoload._autoload()
+        print(torch.ones(2).sum().item(), torch._C._get_privateuse1_backend_name())
+        """,
+        autoload=False,
+    )
+    assert outcome.lines == ["2.0 privateuseone"] and "another out-of-tree device" in outcome.stderr
+
+
 def test_another_backend_after_us() -> None:
     outcome = scripts.run('import torch; torch.utils.rename_privateuse1_backend("fancy")', check=False)
     assert outcome.returncode != 0 and "sinter" in outcome.last_error
