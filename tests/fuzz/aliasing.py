@@ -22,6 +22,7 @@ from collections.abc import Callable
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 import torch
+
 from fuzz import grammar
 from fuzz.program import Trace, disagreement, execute, helpers, shrink
 from support import device as under_test
@@ -218,9 +219,10 @@ def effect(choices: list[tuple[str, str]]) -> Callable[[Builder], None]:
 def memory(b: Builder) -> None:
     """What changes the memory under a tensor. Bytes that nobody wrote may differ: resize_ gets its written."""
     if n := b.pick():
-        b.emit(b.fill_in(grammar.MEMORY, n))
-        if ".resize_" in b.program[-1] and n in b.names:
-            b.emit(f"torch.empty(0, dtype=torch.uint8, device=D).set_({n}.untyped_storage()).fill_(1)")
+        statement = b.fill_in(grammar.MEMORY, n)
+        if ".resize_" in statement:
+            statement += f"; torch.empty(0, dtype=torch.uint8, device=D).set_({n}.untyped_storage()).fill_(1)"
+        b.emit(statement)
 
 
 def out(b: Builder) -> None:

@@ -100,7 +100,8 @@ WRITES = forms("""
     {n}.addcmul_({m}, {n})
     {n}.masked_fill_({n} == 1, {s})
     {n}[{n} > 0] = {s}
-    torch._foreach_add_([{n}, {m}], 1)
+    torch._foreach_add_([{n}, {n}], 1)
+    torch._foreach_zero_([{n}, {m}])
     torch._foreach_copy_([{n}], [{m}])
     dim => {n}[:1] = {s}
     dim => {n}[-1] = {n}[0]

@@ -12,6 +12,7 @@ import warnings
 from typing import Any
 
 import torch
+
 from support import compare
 from support import device as under_test
 
@@ -102,8 +103,9 @@ def differences(want: Trace, got: Trace) -> list[str]:
         elif a[1] != "raises":
             found += compare.differences(a[2], b[2], f"line {a[0]}")
     if len(want.events) != len(got.events):
-        extra = (want.events + got.events)[-1] if len(got.events) < len(want.events) else got.events[len(want.events)]
-        return [*found, f"line {extra[0]}: {_event(extra)} on one side only"]
+        side, longer = ("CPU", want) if len(want.events) > len(got.events) else ("device", got)
+        extra = longer.events[min(len(want.events), len(got.events))]
+        return [*found, f"line {extra[0]}: {_event(extra)} on the {side} only"]
     if list(want.variables) != list(got.variables):
         return [*found, f"variables {sorted(want.variables)} against {sorted(got.variables)}"]
     for name, a in want.variables.items():
@@ -138,16 +140,27 @@ def disagreement(program: list[str]) -> list[str]:
 
 
 def shrink(program: list[str]) -> list[str]:
-    """Fewer statements that still disagree: drops ever smaller pieces."""
-    piece = max(1, len(program) // 2)
+    """Fewer statements that still disagree: drops ever smaller pieces.
+
+    A piece stays when without it the CPU raises where it did not before: that would be another disagreement.
+    """
+    lines = list(enumerate(program))
+    raising = {line for line, what, _ in run(program, "cpu").events if what == "raises"}
+
+    def disagrees(shorter: list[tuple[int, str]]) -> bool:
+        text = [statement for _, statement in shorter]
+        now = {shorter[line][0] for line, what, _ in run(text, "cpu").events if what == "raises"}
+        return now <= raising and bool(disagreement(text))
+
+    piece = max(1, len(lines) // 2)
     while True:
         start, dropped = 0, False
-        while start < len(program):
-            shorter = program[:start] + program[start + piece :]
-            if shorter and disagreement(shorter):
-                program, dropped = shorter, True
+        while start < len(lines):
+            shorter = lines[:start] + lines[start + piece :]
+            if shorter and disagrees(shorter):
+                lines, dropped = shorter, True
             else:
                 start += piece
         if piece == 1 and not dropped:
-            return program
+            return [statement for _, statement in lines]
         piece = max(1, piece // 2)
