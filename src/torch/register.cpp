@@ -33,6 +33,8 @@ const std::unordered_set<std::string>& left_to_composites() {
       "aten::_resize_output", "aten::_resize_output_",   "aten::set_data",        "aten::_fw_primal",
       "aten::_make_dual",     "aten::_to_dense",         "aten::to_dense",        "aten::sparse_dim",
       "aten::dense_dim",      "aten::_lazy_clone",       "aten::_conj_physical",  "aten::_assert_tensor_metadata",
+      // They call ops that autocast casts, so eager's autocast reaches into them.
+      "aten::_trilinear",     "aten::linalg_pinv",
   };
   return names;
 }

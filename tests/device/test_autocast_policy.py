@@ -231,3 +231,15 @@ def test_training_is_equal_to_the_cpus_to_the_bit(dtype: torch.dtype, device: st
     assert not differences(*losses)
     assert not differences([p.detach() for p in model.parameters()], [p.detach() for p in twin.parameters()])
     assert losses[1][-1] < losses[1][0]
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_autocast_reaches_into_composites_as_on_the_cpu(enabled: bool, device: str):
+    torch.manual_seed(0)
+    a, b, weight, bias = torch.randn(6, 4), torch.randn(6, 5), torch.randn(3, 4, 5), torch.randn(3)
+    results = []
+    for where in ("cpu", device):
+        with torch.autocast(where, torch.bfloat16, enabled=enabled):
+            bilinear = nn.functional.bilinear(*(t.to(where) for t in (a, b, weight, bias)))
+            results.append([bilinear, torch.linalg.pinv(a.to(where))])
+    assert not differences(*results)

@@ -449,6 +449,17 @@ def fsdp2_clips_gradients(device: str) -> Any:
 
 
 @check
+def fsdp1(device: str) -> Any:
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    results = []
+    for original in (False, True):
+        model = FullyShardedDataParallel(network().to(device), use_orig_params=original, device_id=torch.device(device))
+        results.append(train(device, model))
+    return results
+
+
+@check
 def distributed_checkpoint(device: str) -> Any:
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
