@@ -116,6 +116,8 @@ def register() -> None:
     torch.utils.rename_privateuse1_backend(NAME)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     torch._register_device_module(NAME, device_module)
+    # As on the CPU. PyTorch keeps this per thread; other threads name the type, or get its default, float16.
+    torch.set_autocast_dtype(NAME, torch.bfloat16)
     accelerator.hide(_may_be_found)
     state = State.HIDDEN
 
