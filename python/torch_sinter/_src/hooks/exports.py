@@ -51,7 +51,7 @@ def _install_data_ptr() -> None:
             torch.ops.sinter._host_view(self.detach())
         return original(self)
 
-    torch.Tensor.data_ptr = data_ptr  # type: ignore[method-assign]
+    torch.Tensor.data_ptr = data_ptr  # type: ignore[method-assign,assignment]
 
 
 def _install_dlpack() -> None:
