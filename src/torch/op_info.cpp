@@ -68,7 +68,6 @@ OpInfo::OpInfo(const c10::OperatorHandle& handle)
   const bool whole = overwrites(base) || row.op_class == ops::OpClass::kRandom;
   for (const c10::Argument& argument : schema.arguments()) {
     ArgumentInfo info;
-    takes_string = takes_string || argument.type()->kind() == c10::TypeKind::StringType;
     info.number = is_number_type(argument.type());
     has_tensor_argument = has_tensor_argument || contains_tensor(argument.type());
     const bool marked = argument.alias_info() && argument.alias_info()->isWrite();

@@ -37,7 +37,6 @@ struct OpInfo {
   bool has_tensor_argument = false;
   bool recordable = true;  // every return is a tensor, a list of tensors, or an argument
   bool writes_any = false;
-  bool takes_string = false;
   bool foreach_in_place = false;  // aten::_foreach_add_ and the like
 };
 

@@ -200,6 +200,7 @@ bool flash_attention(const RuleInput& input, Results& results) {
   if (!plain(query) || query.dim() != 4 || !plain(value) || value.dim() != 4 || value.size(3) != query.size(3) || query.numel() == 0 || value.numel() == 0)
     return false;
   const int64_t batch = query.size(0), heads = query.size(1), tokens = query.size(2), width = query.size(3);
+  if (heads == 1 || tokens == 1 || batch == 1) return false;  // strides of single dimensions follow other rules
   TensorMeta output = contiguous(query.scalar_type(), {batch, tokens, heads, width});
   std::swap(output.sizes[1], output.sizes[2]);
   std::swap(output.strides[1], output.strides[2]);
@@ -216,6 +217,7 @@ bool flash_attention_backward(const RuleInput& input, Results& results) {
   for (size_t a : {1, 2, 3}) {
     const at::Tensor& tensor = tensor_at(input, a);
     if (!plain(tensor) || tensor.dim() != 4 || tensor.numel() == 0) return false;
+    if (tensor.size(0) == 1 || tensor.size(1) == 1 || tensor.size(2) == 1) return false;
     TensorMeta meta = contiguous(tensor.scalar_type(), {tensor.size(0), tensor.size(2), tensor.size(1), tensor.size(3)});
     std::swap(meta.sizes[1], meta.sizes[2]);
     std::swap(meta.strides[1], meta.strides[2]);

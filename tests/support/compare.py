@@ -54,7 +54,9 @@ def metadata(tensor: torch.Tensor) -> dict[str, Any]:
 
 def metadata_differences(want: torch.Tensor, got: torch.Tensor, storage: bool = True) -> list[str]:
     a, b = metadata(want), metadata(got)
-    if not storage:
+    # Some CPU kernels allocate for an intermediate and shrink it to the result (smooth_l1_loss); the device gives the
+    # result the memory it needs.
+    if not storage or (want.is_contiguous() and want.storage_offset() == 0 and b["storage bytes"] == want.nbytes):
         del a["storage bytes"]
     return [f"{key} {a[key]} != {b[key]}" for key in a if a[key] != b[key]]
 
