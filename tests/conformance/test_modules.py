@@ -63,17 +63,20 @@ def sides(info: ModuleInfo, sample: ModuleInput, dtype: torch.dtype, training: b
     )
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("info", module_db, ids=lambda info: info.name)
-def test_module(info: ModuleInfo, dtype: torch.dtype, device: str) -> None:
-    """All samples are recorded before the first value is read."""
+def check(info: ModuleInfo, dtype: torch.dtype, device: str, most: int) -> None:
+    """At most so many samples, evenly chosen. All are recorded before the first value is read."""
     if dtype not in (*info.dtypes, torch.bfloat16):
         pytest.skip("the database has no samples of this dtype")
     runs = []
     for training in (True, False):
-        for sample in info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=True, training=training):
-            if sample.forward_input is None:
-                continue
+        samples = [
+            sample
+            for sample in info.module_inputs_func(
+                info, device="cpu", dtype=dtype, requires_grad=True, training=training
+            )
+            if sample.forward_input is not None
+        ]
+        for sample in samples[:: 1 + len(samples) // most]:
             want, got = sides(info, sample, dtype, training, device)
             random = want.run()
             got.run()
@@ -88,3 +91,16 @@ def test_module(info: ModuleInfo, dtype: torch.dtype, device: str) -> None:
         if found:
             failures.append(f"{title}: {'; '.join(found)[:400]}")
     assert not failures, f"{len(failures)} of {len(runs)} samples differ\n" + "\n".join(failures[:6])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("info", module_db, ids=lambda info: info.name)
+def test_module(info: ModuleInfo, dtype: torch.dtype, device: str) -> None:
+    check(info, dtype, device, most=40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("info", module_db, ids=lambda info: info.name)
+def test_all_samples(info: ModuleInfo, dtype: torch.dtype, device: str) -> None:
+    check(info, dtype, device, most=10_000)

@@ -7,9 +7,8 @@ import json
 import pytest
 import torch
 
-from support import compare
+from support import compare, process
 from support import device as under_test
-from support import process
 from support.device import counted
 
 pytestmark = pytest.mark.lazy
