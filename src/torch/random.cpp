@@ -574,7 +574,8 @@ void check_random_scalars(const TorchCall& call, std::span<const graph::Scalar> 
     const uint32_t i = call.arguments[argument].index;
     return number_of(scalars[i], call.scalars[i]).toScalar().toDouble();
   };
-  switch (op_of(call.name)) {
+  const RandomOp op = op_of(call.name);
+  switch (op) {
     case RandomOp::kUniform: {
       const auto type = c10::toRealValueType(static_cast<c10::ScalarType>(call.operands[0].meta.dtype));
       AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, type, "check_uniform_bounds",
@@ -584,13 +585,13 @@ void check_random_scalars(const TorchCall& call, std::span<const graph::Scalar> 
     case RandomOp::kNormal:
     case RandomOp::kNormalMean:
     case RandomOp::kNormalMeanOut: {
-      const double std = scalar(op_of(call.name) == RandomOp::kNormal ? 2 : 1);
+      const double std = scalar(op == RandomOp::kNormal ? 2 : 1);
       TORCH_CHECK(std >= 0.0, "normal expects std >= 0.0, but found std ", std);
       return;
     }
     case RandomOp::kBernoulli:
     case RandomOp::kDropout: {
-      const bool drops = op_of(call.name) == RandomOp::kDropout;
+      const bool drops = op == RandomOp::kDropout;
       if (drops && draws_nothing(RandomOp::kDropout, call)) return;
       const double p = drops ? 1 - scalar(1) : scalar(1);
       TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
