@@ -241,7 +241,7 @@ def _differences(call: Call, want: Outcome, got: Outcome, values: bool) -> list[
             return []
         return [f"raises {_brief(got.error)}, the CPU {_brief(want.error)}"]
     values = values and not want.draws
-    found = compare.differences(want.result, got.result, values=values, storage=False)
+    found = compare.differences(want.result, got.result, values=values)
     mine, theirs = tensors_of(got.result), tensors_of(want.result)
     astray = [i for i, t in enumerate(mine) if t.device.type != under_test.NAME]
     if astray and any(t.device.type == under_test.NAME for t in got.mover.tensors):

@@ -54,7 +54,7 @@ def test_policy(low: torch.dtype) -> None:
                     failures.append(f"{title}: raises {str(error)[:200]!r}, the CPU {str(refused)[:200]!r}")
                 elif refused is None:
                     values = op.name not in UNINITIALISED and not random
-                    found = compare.differences(want, got, values=values, storage=False)
+                    found = compare.differences(want, got, values=values)
                     if found:
                         failures.append(f"{title}: {'; '.join(found)[:200]}")
     assert not failures, f"{len(failures)} of {count}\n" + "\n".join(failures[:40])

@@ -101,7 +101,7 @@ def differences(want: Trace, got: Trace) -> list[str]:
         if a[1] == "raises" and a[2][0] is not b[2][0]:
             found.append(f"line {a[0]}: {_event(a)} against {_event(b)}")
         elif a[1] != "raises":
-            found += compare.differences(a[2], b[2], f"line {a[0]}")
+            found += compare.differences(a[2], b[2], f"line {a[0]}", storage=True)
     if len(want.events) != len(got.events):
         side, longer = ("CPU", want) if len(want.events) > len(got.events) else ("device", got)
         extra = longer.events[min(len(want.events), len(got.events))]
@@ -112,7 +112,7 @@ def differences(want: Trace, got: Trace) -> list[str]:
         b = got.variables[name]
         if not a.requires_grad and a._version != b._version:
             found.append(f"{name}: version {a._version} != {b._version}")
-        found += compare.differences(a, b, name)
+        found += compare.differences(a, b, name, storage=True)
     sharing = [compare.sharing(list(t.variables.values())) for t in (want, got)]
     if sharing[0] != sharing[1]:
         found.append(f"memory shared by {list(want.variables)}: {sharing[0]} against {sharing[1]}")

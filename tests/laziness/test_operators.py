@@ -102,7 +102,7 @@ def test_recorded(name: str) -> None:
         host = operands("cpu")
         want = call(*host) if "out=" not in name else None
         if want is not None:
-            assert not compare.differences(want, kept, storage=False)
+            assert not compare.differences(want, kept)
         assert not compare.differences(list(host), list(given)) or "out=" in name
 
 
@@ -125,7 +125,7 @@ def test_depends_on_data(name: str) -> None:
     assert rose["ops_run_now"] >= 1 or name == "one hot"  # which reads a value to know how wide it is
     assert all(row["reason"].strip() for row in reasons)
     want = call(*operands("cpu"))
-    assert not compare.differences(want, result, storage=False)
+    assert not compare.differences(want, result)
     after, rose = counted(lambda: given[0] * 2, "graphs_ended", "syncs")
     assert rose == {"graphs_ended": 0, "syncs": 0}
     assert torch.equal(after.cpu(), operands("cpu")[0] * 2)

@@ -44,7 +44,7 @@ def gradients(module: nn.Module) -> list[torch.Tensor]:
 
 
 def like_cpu(program: Callable[[str], Any]) -> None:
-    found = compare.differences(program("cpu"), program(under_test.NAME), storage=False)
+    found = compare.differences(program("cpu"), program(under_test.NAME))
     assert not found, "\n".join(found)
 
 

@@ -52,11 +52,9 @@ def metadata(tensor: torch.Tensor) -> dict[str, Any]:
     }
 
 
-def metadata_differences(want: torch.Tensor, got: torch.Tensor, storage: bool = True) -> list[str]:
+def metadata_differences(want: torch.Tensor, got: torch.Tensor, storage: bool = False) -> list[str]:
     a, b = metadata(want), metadata(got)
-    # Some CPU kernels allocate for an intermediate and shrink it to the result (smooth_l1_loss); the device gives the
-    # result the memory it needs.
-    if not storage or (want.is_contiguous() and want.storage_offset() == 0 and b["storage bytes"] == want.nbytes):
+    if not storage:
         del a["storage bytes"]
     return [f"{key} {a[key]} != {b[key]}" for key in a if a[key] != b[key]]
 
@@ -73,8 +71,12 @@ def identities(objects: Sequence[Any]) -> list[int]:
     return [first.setdefault(id(o), i) for i, o in enumerate(objects)]
 
 
-def differences(want: Any, got: Any, where: str = "result", values: bool = True, storage: bool = True) -> list[str]:
-    """What two trees of results differ in. `storage`: whether memory that no element uses counts as well."""
+def differences(want: Any, got: Any, where: str = "result", values: bool = True, storage: bool = False) -> list[str]:
+    """What two trees of results differ in.
+
+    `storage`: whether the sizes of storages must be equal too. Some CPU kernels allocate for an intermediate and shrink
+    it to the result, so those of plain results may differ.
+    """
     if isinstance(want, torch.Tensor) and isinstance(got, torch.Tensor):
         found = [f"{where}: {line}" for line in metadata_differences(want, got, storage)]
         if not values or want.size() != got.size() or want.dtype != got.dtype:
