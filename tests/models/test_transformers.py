@@ -122,7 +122,7 @@ def test_ten_steps(name: str, attention: str, device: str) -> None:
 @pytest.mark.parametrize("name", ("gpt2", "llama", "t5"))
 @pytest.mark.parametrize("options", ({}, {"num_beams": 3}, {"use_cache": False}, {"repetition_penalty": 1.3}), ids=str)
 def test_generated_text(name: str, options: dict[str, Any], device: str) -> None:
-    make, batch = MODELS[name]
+    make, _ = MODELS[name]
 
     def generate(device: str) -> list[list[int]]:
         torch.manual_seed(0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from models import transformers_suite
 
+from models import transformers_suite
 from support import device as under_test
 
 
