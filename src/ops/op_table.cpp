@@ -86,6 +86,7 @@ const std::vector<Op>& table() {
     {"aten::_sample_dirichlet", kLib, kRandom},
     {"aten::rrelu_with_noise", kLib, kRandom},
     {"aten::rrelu_with_noise_", kLib, kRandom},
+    {"aten::linalg_lu_solve", kLib, kMetaIncomplete},
     // ---- raises on contents
     {"aten::embedding", kLib, kChecksContents},
     {"aten::gather", kLib, kChecksContents},

@@ -35,6 +35,8 @@ enum Trait : uint32_t {
   kNoShapeProbe = 1u << 8,
   // The kernel itself asks whether gradients are recorded, and returns more if so.
   kReadsGradMode = 1u << 9,
+  // The structured meta function does not tell all of the result (a conjugate bit).
+  kMetaIncomplete = 1u << 10,
 };
 
 struct Op {

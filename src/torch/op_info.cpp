@@ -79,6 +79,8 @@ OpInfo::OpInfo(const c10::OperatorHandle& handle)
     arguments.push_back(info);
   }
   foreach_in_place = writes_any && base.rfind("aten::_foreach_", 0) == 0 && base.back() == '_';
+  counts_list_writes = foreach_in_place || base == "aten::unbind_copy" || base == "aten::split_copy" ||
+                       base == "aten::split_with_sizes_copy";
   for (const c10::Argument& ret : schema.returns()) {
     ReturnInfo info;
     const auto kind = ret.type()->kind();

@@ -37,6 +37,7 @@ struct OpInfo {
   bool has_tensor_argument = false;
   bool recordable = true;  // every return is a tensor, a list of tensors, or an argument
   bool writes_any = false;
+  bool counts_list_writes = false;  // each tensor of a written list gets a new version, as with eager's kernels
   bool foreach_in_place = false;  // aten::_foreach_add_ and the like
 };
 

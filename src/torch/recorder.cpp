@@ -212,7 +212,7 @@ void call_op(const OpInfo& info, torch::jit::Stack& stack) {
                buffer.lent.load(std::memory_order_relaxed) != 0;
     arm(storage);
   }
-  if (info.foreach_in_place) bump_versions_of_lists(info, stack);
+  if (info.counts_list_writes) bump_versions_of_lists(info, stack);
   const uint64_t settings = current_settings();
   end_graph_if_settings_changed(settings);
   const Stream::After after = stream().record(

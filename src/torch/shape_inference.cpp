@@ -223,10 +223,17 @@ bool types_implemented(const OpInfo& info, const Digest& digest, TorchCall& call
 
 bool run_meta(const OpInfo& info, const c10::KernelFunction& function, const torch::jit::Stack& stack,
               TorchCall& call) {
-  c10::impl::ForceDispatchKeyGuard keys(kernel_dispatch_keys());
-  torch::jit::Stack copy(stack.end() - static_cast<ptrdiff_t>(info.arguments.size()), stack.end());
-  function.callBoxed(info.handle, c10::DispatchKeySet(c10::DispatchKey::Meta), &copy);
-  return describe_results(info, copy, {}, /*check_memory=*/false, call);
+  try {
+    c10::impl::ForceDispatchKeyGuard keys(kernel_dispatch_keys());
+    torch::jit::Stack copy(stack.end() - static_cast<ptrdiff_t>(info.arguments.size()), stack.end());
+    function.callBoxed(info.handle, c10::DispatchKeySet(c10::DispatchKey::Meta), &copy);
+    return describe_results(info, copy, {}, /*check_memory=*/false, call);
+  } catch (const c10::Error&) {
+    // Wrong arguments, or a meta function that cannot cope with device tensors: the trial tells.
+    call.results.clear();
+    call.returns.clear();
+    return false;
+  }
 }
 
 bool apply_rule(const OpInfo& info, ShapeRule rule, const torch::jit::Stack& stack, const Digest& digest,
@@ -308,9 +315,12 @@ bool describe_results(const OpInfo& info, c10::ArrayRef<c10::IValue> outputs,
 bool infer(const OpInfo& info, const torch::jit::Stack& stack, const Digest& digest, TorchCall& call) {
   if (call.random && infer_random(info, stack, call)) return true;
   // An op that only overwrites its arguments returns nothing new, but its errors must be seen here: it is tried.
-  if (!info.writes_any) {
+  if (!info.writes_any && !info.row.has(ops::kMetaIncomplete)) {
     if (const c10::KernelFunction* function = meta_function(info.name))
-      if (run_meta(info, *function, stack, call)) return types_implemented(info, digest, call);
+      if (run_meta(info, *function, stack, call)) {
+        if (types_implemented(info, digest, call)) return true;
+        return false;
+      }
   }
   if (info.writes_any && in_place_by_functional(info, stack, digest, call)) return true;
   if (ShapeRule rule = shape_rule(info)) {

@@ -1,4 +1,5 @@
 // Shape rules of our own, for ops without a structured meta function. One row an op.
+#include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 
@@ -193,36 +194,22 @@ bool zeros_of_sizes(const RuleInput& input, Results& results) {
   return true;
 }
 
-// Query, key and value are laid out [batch, heads, tokens, width]; the kernel computes [batch, tokens, heads, width].
+// The output is laid out like the query, without its holes.
 bool flash_attention(const RuleInput& input, Results& results) {
   const at::Tensor& query = tensor_at(input, 0);
   const at::Tensor& value = tensor_at(input, 2);
   if (!plain(query) || query.dim() != 4 || !plain(value) || value.dim() != 4 || value.size(3) != query.size(3) || query.numel() == 0 || value.numel() == 0)
     return false;
-  const int64_t batch = query.size(0), heads = query.size(1), tokens = query.size(2), width = query.size(3);
+  const int64_t batch = query.size(0), heads = query.size(1), tokens = query.size(2);
   if (heads == 1 || tokens == 1 || batch == 1) return false;  // strides of single dimensions follow other rules
-  TensorMeta output = contiguous(query.scalar_type(), {batch, tokens, heads, width});
-  std::swap(output.sizes[1], output.sizes[2]);
-  std::swap(output.strides[1], output.strides[2]);
+  TensorMeta output = meta_of(query);
+  if (!query.is_non_overlapping_and_dense()) output.strides = at::infer_dense_strides(query.sizes(), query.strides());
   const c10::ScalarType sums = c10::isReducedFloatingType(query.scalar_type()) ? at::kFloat : query.scalar_type();
   TensorMeta logsumexp = contiguous(sums, {batch, tokens, heads});
   std::swap(logsumexp.sizes[1], logsumexp.sizes[2]);
   std::swap(logsumexp.strides[1], logsumexp.strides[2]);
   results.push_back(output);
   results.push_back(logsumexp);
-  return true;
-}
-
-bool flash_attention_backward(const RuleInput& input, Results& results) {
-  for (size_t a : {1, 2, 3}) {
-    const at::Tensor& tensor = tensor_at(input, a);
-    if (!plain(tensor) || tensor.dim() != 4 || tensor.numel() == 0) return false;
-    if (tensor.size(0) == 1 || tensor.size(1) == 1 || tensor.size(2) == 1) return false;
-    TensorMeta meta = contiguous(tensor.scalar_type(), {tensor.size(0), tensor.size(2), tensor.size(1), tensor.size(3)});
-    std::swap(meta.sizes[1], meta.sizes[2]);
-    std::swap(meta.strides[1], meta.strides[2]);
-    results.push_back(meta);
-  }
   return true;
 }
 
@@ -244,7 +231,6 @@ constexpr Row kRules[] = {
     {"aten::slice_backward", zeros_of_sizes},
     {"aten::select_backward", zeros_of_sizes},
     {"aten::_scaled_dot_product_flash_attention_for_cpu", flash_attention},
-    {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", flash_attention_backward},
     {"aten::_fused_adam_", lists_in_place},
     {"aten::_fused_adamw_", lists_in_place},
     {"aten::_fused_sgd_", lists_in_place},
