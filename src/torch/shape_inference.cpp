@@ -187,6 +187,7 @@ bool types_implemented(const OpInfo& info, const Digest& digest, TorchCall& call
   types.add(info.id);
   for (const graph::Operand& operand : call.operands) types.add(static_cast<uint64_t>(operand.meta.dtype));
   for (graph::ScalarKind kind : call.scalars) types.add(static_cast<uint64_t>(kind));
+  types.add(std::string_view(call.attributes));  // names that only the kernel checks ("tanh")
   {
     const std::lock_guard lock(mutex);
     if (!known->insert(types.finish()).second) return true;

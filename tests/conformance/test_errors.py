@@ -16,8 +16,9 @@ from support.moving import Mover, NotStrided
 
 OPS = [op for op in op_db if op.error_inputs_func is not None]
 
-# What these refuse stands in a tensor's values: a lazy device sees it when the graph runs.
-DEPENDS_ON_DATA = {"gather", "scatter", "scatter_add", "multinomial"}
+# What these refuse stands in a tensor's values, or in a number, which is an input of the graph too: a lazy device sees
+# it when the graph runs.
+DEPENDS_ON_DATA = {"gather", "scatter", "scatter_add", "multinomial", "masked_fill"}
 
 
 def raised(op: OpInfo, sample: Any, device: str) -> tuple[BaseException | None, str]:
