@@ -1,3 +1,4 @@
+// From trace to plan: the graph builder, the verifier, dead-code elimination, releases.
 #include "graph/graph.h"
 
 #include <gtest/gtest.h>
