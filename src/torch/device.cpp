@@ -222,7 +222,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override { return default_generator(); }
   at::Generator getNewGenerator(c10::DeviceIndex) const override { return new_generator(); }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t nbytes) const override {
-    resize_storage(storage, nbytes, /*keep=*/true);
+    resize_storage(storage, nbytes);
   }
 };
 

@@ -94,14 +94,15 @@ Ref<TorchCall> make_call(const OpInfo& info, const torch::jit::Stack& stack, Dig
   return call_cache().insert(digest.key, call);
 }
 
-// Gives written operands the sizes that the op will give them, before it is recorded.
+// Gives written operands the sizes that the op will give them, before it is recorded. Memory that must grow for it
+// keeps what it holds: other tensors may look at it.
 void apply_resizes(const TorchCall& call, const Digest& digest) {
   for (size_t k = 0; k < call.operands.size(); ++k) {
     const graph::TensorMeta& to = call.resized_to[k];
     if (!to.defined) continue;
     const auto tensor = at::Tensor(
         c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(digest.operands[k].tensor));
-    resize_tensor(tensor, to.sizes, to.strides, /*keep=*/false);
+    resize_tensor(tensor, to.sizes, to.strides);
   }
 }
 
@@ -419,13 +420,13 @@ void record_copy(const at::Tensor& destination, const at::Tensor& source, bool n
   call_op(info, stack);
 }
 
-void resize_storage(const c10::Storage& storage, size_t nbytes, bool keep) {
+void resize_storage(const c10::Storage& storage, size_t nbytes) {
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
   TORCH_CHECK(impl->resizable(), "Trying to resize storage that is not resizable");
   const size_t old_bytes = impl->nbytes();
   Ref<runtime::Buffer> old = swap_buffer(impl, make_ref<runtime::Buffer>(nbytes));
   const auto common = static_cast<int64_t>(std::min(old_bytes, nbytes));
-  if (!keep || common == 0) return;
+  if (common == 0) return;
   // The old buffer lives on in a storage of its own for as long as the recorded copy needs it.
   c10::Storage previous = make_storage(0);
   swap_buffer(previous.unsafeGetStorageImpl(), old);
@@ -434,7 +435,7 @@ void resize_storage(const c10::Storage& storage, size_t nbytes, bool keep) {
   record_copy(to, from, false);
 }
 
-void resize_tensor(const at::Tensor& tensor, c10::IntArrayRef sizes, c10::IntArrayRef strides, bool keep) {
+void resize_tensor(const at::Tensor& tensor, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   graph::TensorMeta meta = meta_of(tensor);
   meta.sizes.assign(sizes.begin(), sizes.end());
@@ -442,7 +443,7 @@ void resize_tensor(const at::Tensor& tensor, c10::IntArrayRef sizes, c10::IntArr
   const size_t extent = meta.extent_bytes();
   const size_t needed =
       extent ? extent + static_cast<size_t>(impl->storage_offset()) * meta.element_size : 0;
-  if (needed > impl->unsafe_storage().nbytes()) resize_storage(impl->unsafe_storage(), needed, keep);
+  if (needed > impl->unsafe_storage().nbytes()) resize_storage(impl->unsafe_storage(), needed);
   impl->set_sizes_and_strides(sizes, strides);
 }
 

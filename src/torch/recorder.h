@@ -19,9 +19,9 @@ void run_now(const OpInfo& info, torch::jit::Stack& stack, const char* reason);
 void record_copy(const at::Tensor& destination, const at::Tensor& source, bool non_blocking);
 
 // Gives a tensor other sizes and strides, with a new buffer when its storage is too small; contents in common are
-// kept when `keep` is set. Recorded, not waited for.
-void resize_tensor(const at::Tensor& tensor, c10::IntArrayRef sizes, c10::IntArrayRef strides, bool keep);
-void resize_storage(const c10::Storage& storage, size_t nbytes, bool keep);
+// kept. Recorded, not waited for.
+void resize_tensor(const at::Tensor& tensor, c10::IntArrayRef sizes, c10::IntArrayRef strides);
+void resize_storage(const c10::Storage& storage, size_t nbytes);
 
 // Ends the graph when the flags or what the op touched ask for it.
 void after_record(runtime::Stream::After after, bool exported);

@@ -67,7 +67,7 @@ const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,
     const auto format = memory_format.value_or(at::MemoryFormat::Contiguous);
     TORCH_CHECK(format != at::MemoryFormat::Preserve, "Unsupported memory format", format);
     if (self.sizes() != size || !self.is_contiguous(format))
-      resize_tensor(self, size, strides_for(size, format), /*keep=*/true);
+      resize_tensor(self, size, strides_for(size, format));
   }
   return self;
 }
@@ -84,8 +84,12 @@ at::Tensor& set_source_storage_offset(at::Tensor& self, at::Storage source, int6
   buffer_of(source.unsafeGetStorageImpl());
   impl->set_storage_keep_dtype(std::move(source));
   impl->set_storage_offset(offset);
-  const std::vector<int64_t> contiguous = strides_for(size, at::MemoryFormat::Contiguous);
-  resize_tensor(self, size, stride.empty() && !size.empty() ? at::IntArrayRef(contiguous) : stride, /*keep=*/true);
+  if (stride.data() == nullptr) {  // none given: eager keeps those of a tensor that has this size already
+    if (self.sizes() == size) return self;
+    resize_tensor(self, size, strides_for(size, at::MemoryFormat::Contiguous));
+  } else {
+    resize_tensor(self, size, stride);
+  }
   return self;
 }
 
@@ -103,7 +107,7 @@ at::Tensor& set_source_tensor(at::Tensor& self, const at::Tensor& source) {
 }
 
 at::Tensor& set_nothing(at::Tensor& self) {
-  return set_source_storage_offset(self, make_storage(0), 0, {0}, {1});
+  return set_source_storage_offset(self, make_storage(0), 0, {0}, {});
 }
 
 bool is_set_to(const at::Tensor& self, const at::Tensor& tensor) {

@@ -96,7 +96,8 @@ WRITES = forms("""
     {n}.clamp_(-2, 2)
     {n}.copy_({m})
     {n}.copy_({m})
-    {n}[...] = {o}
+    {n}[...] = {s}
+    {n}[...] = {m} + 0
     {n}.addcmul_({m}, {n})
     {n}.masked_fill_({n} == 1, {s})
     {n}[{n} > 0] = {s}

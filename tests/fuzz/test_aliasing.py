@@ -24,13 +24,11 @@ def check(first: int, length: int = 40) -> None:
             )
 
 
-@pytest.mark.conformance
 @pytest.mark.parametrize("first", range(0, 5000, PROGRAMS_A_TEST))
 def test_programs(first: int) -> None:
     check(first)
 
 
-@pytest.mark.conformance
 @pytest.mark.parametrize("first", (100_000, 100_250))
 def test_long_programs(first: int) -> None:
     check(first, length=150)
