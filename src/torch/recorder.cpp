@@ -279,7 +279,7 @@ class Substitution {
     return value;
   }
 
-  // In-place and out= kernels may have given their arguments other sizes or more memory.
+  // In-place and out= kernels may have given their arguments other sizes, more memory, or a lazy conjugation.
   void reconcile() {
     for (Twin& twin : twins_) {
       if (!twin.written) continue;
@@ -301,6 +301,9 @@ class Substitution {
           twin.cpu.storage_offset() != twin.device.storage_offset())
         twin.device.unsafeGetTensorImpl()->set_sizes_and_strides(twin.cpu.sizes(), twin.cpu.strides(),
                                                                  twin.cpu.storage_offset());
+      // linalg_lu_solve.out marks its result as conjugated instead of conjugating it.
+      if (after.conj != twin.before.conj) twin.device._set_conj(after.conj);
+      if (after.neg != twin.before.neg) twin.device._set_neg(after.neg);
     }
   }
 

@@ -78,6 +78,8 @@ torch::Library& autograd_library() {
 }
 
 void around_fork() {
+  // Handlers run in reverse order before the fork: the worker is waited for while it can still allocate.
+  caching_allocator();
   pthread_atfork([] { stream().before_fork(); }, [] { stream().after_fork(false); },
                  [] {
                    stream().after_fork(true);

@@ -148,6 +148,7 @@ bool try_on_stand_ins(const OpInfo& info, const Digest& digest, TorchCall& call)
       const graph::TensorMeta after = meta_of(operands[k]);
       if (after == before[k]) continue;
       if (call.operands[k].access == graph::Access::kRead || operands[k].storage_offset() != 0) return false;
+      if (after.conj != before[k].conj || after.neg != before[k].neg) return false;  // only the real run sets those
       call.resized_to[k] = after;
       resized = true;
     }

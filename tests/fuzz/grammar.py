@@ -4,6 +4,9 @@
 any two, `{s}` a scalar of its kind, `{D}` a dtype (`{V}` one whose every byte pattern is a value), `{z}` a size; for
 tensors with dimensions `{d}` and `{e}` are two of them, `{i}` an index into `{d}` (`{i0}` into the first), `{k}` a
 length within it. A form with `=>` in front needs what stands there.
+
+`x[...] = y` has no `y` of its own: PyTorch's indexing fills from a zero-dimensional tensor on the CPU, and only there,
+without asking whether its memory overlaps; copy_ refuses it on every device.
 """
 
 from __future__ import annotations

@@ -166,8 +166,11 @@ import torch.multiprocessing as mp, tempfile, os, subprocess
 x = torch.arange(3.0).to(D) + 1
 path = os.path.join(tempfile.mkdtemp(), "x.pt")
 torch.save(x, path)
-code = f"import torch; x = torch.load({path!r}); assert x.device.type == {D!r} and x.tolist() == [1, 2, 3]"
-subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+# docs/decisions/0006: files say "cpu", so that they load where this package is not installed
+for where, expected in ((None, "cpu"), (D, D), ("cpu", "cpu")):
+    code = f"import torch; x = torch.load({path!r}, map_location={where!r}); "
+    code += f"assert x.device.type == {expected!r} and x.tolist() == [1, 2, 3], x"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
 """,
         timeout=100,
     )
