@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import io
 import pickle
+import signal
 
 import numpy as np
 import pytest
 import torch
 
+import torch_sinter
 from support import device as under_test
+from support import process
 from support.device import counted, counter
 
 pytestmark = pytest.mark.lazy
@@ -48,6 +52,42 @@ def test_distinct_pending_tensors_do_not_look_tied() -> None:
     assert a.untyped_storage().data_ptr() != b.untyped_storage().data_ptr()
     safetensors = pytest.importorskip("safetensors.torch")
     assert safetensors._find_shared_tensors({"a": pending(), "b": pending()}) in ([], [{"a"}, {"b"}], [{"b"}, {"a"}])
+
+
+def test_who_goes_round_the_hooks_faults_instead_of_reading_rubbish() -> None:
+    """A pending storage carries an address of its own, to memory without access rights."""
+    done = process.run(
+        """
+        import ctypes
+
+        def raw_address(x):  # the third word of a storage, after its table of functions and its reference counts
+            return (ctypes.c_uint64 * 3).from_address(x.untyped_storage()._cdata)[2]
+
+        ready = torch.ones(4).to(D) + 2
+        ready.tolist()
+        assert raw_address(ready) == ready.untyped_storage().data_ptr()
+        x, y = (ready + i for i in range(2))
+        assert len({0, raw_address(x), raw_address(y)}) == 3
+        print("reads", flush=True)
+        ctypes.string_at(raw_address(x), 1)
+        print("has read", flush=True)
+        """
+    )
+    assert done.stdout.split("\n")[0] == "reads", done.stderr
+    assert "has read" not in done.stdout
+    assert done.returncode == -signal.SIGSEGV
+
+
+def test_each_pending_write_arms_the_hook_again() -> None:
+    """Asking a storage for its address computes what was written since it was asked last."""
+    (x,) = to(torch.zeros(3))
+    for step in range(1, 4):
+        x.add_(1)
+        memory = (ctypes.c_float * 3).from_address(x.untyped_storage().data_ptr())
+        assert list(memory) == [step] * 3
+        x.add_(1)
+        assert x.untyped_storage().cpu().tolist() == list(bytes(np.full(3, step + 1, np.float32)))
+        x.sub_(1)
 
 
 def test_views_of_pending_memory_share_its_address() -> None:
@@ -177,6 +217,56 @@ def test_a_tensor_that_is_gone_needs_no_result() -> None:
     assert z.tolist() == [4, 4, 4]
 
 
+def test_a_result_that_nobody_can_see_any_more_is_not_computed() -> None:
+    (x,) = to(torch.ones(3))
+    under_test.sync()
+    seen, unseen = x + 1, x + 2
+    del unseen
+    _, rose = counted(under_test.sync, "library_calls", "kernels_run")
+    assert sum(rose.values()) == 1
+    assert seen.tolist() == [2, 2, 2]
+
+
+def test_an_update_runs_in_place() -> None:
+    """Neither another address nor a second copy of the memory, however often."""
+    x, y = to(torch.ones(1 << 18), torch.ones(1 << 18))
+    under_test.sync()
+    address = x.untyped_storage().data_ptr()
+    torch_sinter.reset_peak_memory_stats()
+    before = torch_sinter.memory_allocated()
+    for _ in range(3):
+        x.add_(y).mul_(2)
+    under_test.sync()
+    assert torch_sinter.max_memory_allocated() - before < x.nbytes
+    assert x.untyped_storage().data_ptr() == address
+    assert x[0].item() == 22
+
+
+def test_an_update_keeps_the_old_value_for_who_reads_it_later() -> None:
+    (x,) = to(torch.ones(3))
+    old, view = x * 1, x[1:]
+    x.add_(1)
+    later = old + view.sum()  # the old contents of x and its new ones
+    x.zero_()
+    assert later.tolist() == [5, 5, 5]
+
+
+def test_graphs_hold_memory_but_no_storages() -> None:
+    """A storage's count reaches Python; it is the same whatever was recorded or ended."""
+    (x,) = to(torch.ones(3))
+    read, written = x + 1, x + 2
+
+    def owners() -> list[int]:
+        return [torch._C._storage_Use_Count(t.untyped_storage()._cdata) for t in (x, read, written)]
+
+    before = owners()
+    results = [read * 2, written.add_(x), read[1:] + 1]
+    assert owners() == before
+    torch.ops.sinter._end_graph("test")
+    assert owners() == before
+    assert [t.tolist() for t in results] == [[4, 4, 4], [4, 4, 4], [3, 3]]
+
+
 def test_streams_and_events_are_positions_in_one_order() -> None:
     (x,) = to(torch.zeros(3))
     side = torch.Stream(device=under_test.NAME)
@@ -228,8 +318,6 @@ def test_exported_memory_does_not_move() -> None:
 
 
 def test_an_address_handed_out_is_an_export() -> None:
-    import ctypes
-
     x = pending()
     memory = (ctypes.c_float * 4).from_address(x.data_ptr())
     x.add_(1)

@@ -88,6 +88,39 @@ def test_a_number_depends_on_its_place_only() -> None:
     assert torch.equal(holes, long)
 
 
+def philox(counter: int, seed: int) -> list[int]:
+    """Philox 4x32-10 as its paper gives it: four lanes of a 64-bit counter under a 64-bit key."""
+    word = 0xFFFFFFFF
+    c, k = [counter & word, counter >> 32, 0, 0], [seed & word, seed >> 32]
+    for _ in range(10):
+        a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(b >> 32) ^ c[1] ^ k[0], b & word, (a >> 32) ^ c[3] ^ k[1], a & word]
+        k = [(k[0] + 0x9E3779B9) & word, (k[1] + 0xBB67AE85) & word]
+    return c
+
+
+def test_the_generator_is_philox() -> None:
+    """The key is the seed; element i is lane i%4 of counter offset + i/4, and of two lanes for 64-bit draws."""
+    seed, used = 0x123456789ABCDEF, 0
+
+    def single(i: int) -> float:
+        return (philox(used + i // 4, seed)[i % 4] >> 8) * 2.0**-24
+
+    def double(i: int) -> float:
+        low, high = philox(used + i // 2, seed)[2 * (i % 2) :][:2]
+        return ((high << 32 | low) >> 11) * 2.0**-53
+
+    torch.manual_seed(seed)
+    for size, dtype, element, counters in (
+        (5, torch.float32, single, 2),
+        (9, torch.float32, single, 3),
+        (3, torch.float64, double, 2),
+        (4, torch.float32, single, 1),
+    ):
+        assert rand(size, dtype=dtype).tolist() == [element(i) for i in range(size)]
+        used += counters
+
+
 def test_ranges_are_reserved_by_fours() -> None:
     torch.manual_seed(1)
     start = offset()
@@ -166,6 +199,21 @@ def test_a_random_step_is_one_graph() -> None:
     seen, rose = counted(lambda: [step() for _ in range(8)], "graphs_planned")
     assert rose["graphs_planned"] == 0
     assert len(set(seen)) == 8
+
+
+def test_seeds_and_offsets_make_no_new_graph() -> None:
+    def step(seed: int) -> float:
+        torch.manual_seed(seed)
+        rand(4 * seed)  # so that the next one starts elsewhere
+        under_test.sync()
+        return rand(16).sum().item()
+
+    for seed in range(1, 7):  # their first numbers are of other sizes, which are other graphs
+        step(seed)
+    under_test.sync()
+    seen, rose = counted(lambda: [step(seed) for seed in range(6, 0, -1)], "graphs_planned")
+    assert rose["graphs_planned"] == 0
+    assert len(set(seen)) == 6
 
 
 @pytest.mark.parametrize("reentrant", (False, True))

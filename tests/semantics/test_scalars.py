@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
+import torch.nn.functional as F
 
 from support import compare
 from support import device as under_test
@@ -103,6 +107,62 @@ def test_special_exponents_are_no_new_graphs(exponents: tuple) -> None:
     power(exponents[-1] + 4)
     _, rose = counted(lambda: [power(e) for e in exponents], "graphs_planned")
     assert rose["graphs_planned"] == 0
+
+
+# For each kind of argument, calls that differ in the value of that argument alone.
+INPUTS: dict[str, tuple[Callable[[torch.Tensor, Any], Any], tuple[Any, ...]]] = {
+    "Scalar": (lambda t, v: t * v, (0.5, 1.0, 2.0, 0.0, -1.0)),
+    "Scalar, a factor of one": (lambda t, v: t.add(t, alpha=v), (0.5, 1.0, 2.0, 0.0)),
+    "Scalar, integer": (lambda t, v: t.sub(t, alpha=v), (1, 2, 0)),
+    "Scalar, bool": (lambda t, v: torch.where(t > 0, v, False), (True, False, True)),
+    "Scalar, complex": (lambda t, v: t * v, (1j, 2 + 1j, 1 + 0j)),
+    "two Scalars": (lambda t, v: torch.addmm(t, t, t, beta=v, alpha=2 * v), (0.25, 1.0, 0.5, 0.0)),
+    "Scalar?": (lambda t, v: t.clamp(min=v), (0.1, 0.2, 0.3)),
+    "Scalar? that corrects": (lambda t, v: t.std(correction=v), (1, 2, 0)),
+    "Scalar[]": (lambda t, v: torch._foreach_mul([t, t], [v, v + 1]), (0.1, 0.2, 0.3)),
+    "Scalar[] of one factor": (lambda t, v: torch._foreach_addcdiv([t, t], [t, t], [t, t], [v, v]), (0.1, 0.2)),
+    "float": (lambda t, v: F.layer_norm(t, (4,), eps=v), (1e-5, 1e-3, 0.1)),
+    "float?": (lambda t, v: t.nan_to_num(v), (0.1, 0.2, 0.3)),
+    "float? scale": (lambda t, v: F.scaled_dot_product_attention(*[t[None, None]] * 3, scale=v), (0.1, 0.5, 1.0)),
+}
+
+
+@pytest.mark.parametrize("call, values", INPUTS.values(), ids=INPUTS)
+def test_values_of_each_kind_are_inputs(call, values: tuple) -> None:
+    host = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))
+    x = host.to(under_test.NAME)
+
+    def course(value: object) -> None:
+        assert not compare.differences(call(host, value), call(x, value)), value
+
+    course(values[0])
+    _, rose = counted(lambda: [course(value) for value in values[1:]], "graphs_planned")
+    assert rose["graphs_planned"] == 0
+
+
+STATIC: dict[str, Callable[[torch.Tensor], list[Any]]] = {
+    "bool": lambda t: [t.sum(0, keepdim=k) for k in (False, True, False)],
+    "int": lambda t: [t.sum(k) for k in (0, 1, 0)] + [t.roll(k, 0) for k in (1, 2, 1)],
+    "int that is a size": lambda t: [torch.histc(t, k, -1, 1) for k in (3, 5, 3)] + [t.topk(k) for k in (1, 3, 1)],
+    "int that is a size, of a composite": lambda t: [torch.combinations(t[0], k) for k in (2, 3, 2)],
+    "int[]": lambda t: [t.repeat(k, 2) for k in (1, 2, 1)] + [F.pad(t, k) for k in ((1, 1), (0, 2), (1, 1))],
+    "ScalarType": lambda t: [t.sum(dtype=k) for k in (torch.float64, torch.float32, torch.float64)],
+    "str": lambda t: (
+        [F.gelu(t, approximate=k) for k in ("none", "tanh", "none")]
+        + [(t * 5).div(2, rounding_mode=k) for k in ("floor", "trunc", None)]
+        + [t.scatter_reduce(0, (t > 0).long(), t, k) for k in ("sum", "amax", "prod")]
+    ),
+    "float that fixes a size": lambda t: [F.interpolate(t[None, None], scale_factor=k) for k in (2.0, 1.5, 2.0)],
+}
+
+
+@pytest.mark.parametrize("calls", STATIC.values(), ids=STATIC)
+def test_integers_flags_types_and_words_are_static(calls) -> None:
+    """The same operator on the same tensor, called in other ways: neither shapes nor graphs are mixed up."""
+    host = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
+    x = host.to(under_test.NAME)
+    for _ in range(2):
+        assert not compare.differences(calls(host), calls(x))
 
 
 def test_scalars_that_fix_a_shape_are_static() -> None:

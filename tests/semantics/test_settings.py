@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -99,6 +100,74 @@ def test_default_dtype() -> None:
     assert (n / 2).dtype == torch.float32
 
 
+SETTINGS: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+    "deterministic": (
+        lambda: torch.use_deterministic_algorithms(True),
+        lambda: torch.use_deterministic_algorithms(False),
+    ),
+    "deterministic, warning": (
+        lambda: torch.use_deterministic_algorithms(True, warn_only=True),
+        lambda: torch.use_deterministic_algorithms(False),
+    ),
+    "filled memory": (
+        lambda: torch._C._set_deterministic_fill_uninitialized_memory(False),
+        lambda: torch._C._set_deterministic_fill_uninitialized_memory(True),
+    ),
+    "matmul precision": (
+        lambda: torch.set_float32_matmul_precision("medium"),
+        lambda: torch.set_float32_matmul_precision("highest"),
+    ),
+    "mkldnn": (lambda: torch.backends.mkldnn.set_flags(False), lambda: torch.backends.mkldnn.set_flags(True)),
+    "mkldnn deterministic": (
+        lambda: torch.backends.mkldnn.set_flags(True, True),
+        lambda: torch.backends.mkldnn.set_flags(True, False),
+    ),
+    "nnpack": (lambda: torch.backends.nnpack.set_flags(False), lambda: torch.backends.nnpack.set_flags(True)),
+    "default dtype": (
+        lambda: torch.set_default_dtype(torch.float64),
+        lambda: torch.set_default_dtype(torch.float32),
+    ),
+    "denormals": (lambda: torch.set_flush_denormal(True), lambda: torch.set_flush_denormal(False)),
+}
+
+
+@pytest.mark.parametrize("change, restore", SETTINGS.values(), ids=SETTINGS)
+def test_a_changed_setting_ends_the_open_graph_first(change, restore) -> None:
+    x = torch.ones(3).to(D)
+    under_test.sync()
+    pending = x + 1
+    try:
+        if change() is False:
+            pytest.skip("this CPU cannot do it")
+        more, rose = counted(lambda: (x * 3, x * 4), "graphs_ended")
+        assert rose["graphs_ended"] == 1
+    finally:
+        restore()
+    values, rose = counted(lambda: (x * 5).tolist(), "graphs_ended")
+    assert rose["graphs_ended"] == 2, "and so does changing it back"
+    assert (pending.tolist(), [t.tolist() for t in more], values) == ([2] * 3, [[3] * 3, [4] * 3], [5] * 3)
+
+
+def test_settings_are_part_of_the_key() -> None:
+    """A graph planned under one setting does not serve another; each is found again."""
+
+    def course() -> None:
+        assert (torch.ones(37).to(D) * 3).sum().item() == 111
+
+    def under_the_other() -> None:
+        torch.use_deterministic_algorithms(True)
+        try:
+            course()
+        finally:
+            torch.use_deterministic_algorithms(False)
+
+    course()
+    planned = [
+        counted(action, "graphs_planned")[1]["graphs_planned"] for action in (under_the_other, course, under_the_other)
+    ]
+    assert planned == [1, 0, 0]
+
+
 def test_number_of_threads() -> None:
     a = torch.randn(200_000)
     threads = torch.get_num_threads()
@@ -142,6 +211,24 @@ def test_plans_are_kept_within_a_bound() -> None:
         _, rose = counted(lambda: (course(), course()), "graph_cache_evictions", "graphs_planned")
         assert rose["graph_cache_evictions"] > 0
         assert rose["graphs_planned"] > 60
+    finally:
+        under_test.set_flag("GRAPH_CACHE_BYTES", bound)
+
+
+def test_the_least_recently_used_plans_go_first() -> None:
+    bound = under_test.flag("GRAPH_CACHE_BYTES")
+
+    def hits(size: int) -> int:
+        return counted(lambda: (torch.ones(size).to(D) * 2 + 1).sum().item(), "graph_cache_hits")[1]["graph_cache_hits"]
+
+    try:
+        under_test.set_flag("GRAPH_CACHE_BYTES", 0)
+        hits(1000)  # empties the cache
+        under_test.set_flag("GRAPH_CACHE_BYTES", 20_000)
+        for size in range(1, 60):
+            hits(size)
+            hits(1)
+        assert (hits(1), hits(59), hits(2)) == (1, 1, 0)
     finally:
         under_test.set_flag("GRAPH_CACHE_BYTES", bound)
 
