@@ -143,6 +143,32 @@ print(t.step(3).item())
     assert first == second
 
 
+@MODES
+def test_fork_with_graphs_that_wait(asynchronous: int) -> None:
+    """What was handed to the worker has run before the fork, so that the child, which has no worker, needs none."""
+    text = process.output(
+        """
+import os
+x = torch.eye(300).to(D)
+for _ in range(3):
+    for _ in range(5):
+        x = x @ x
+    torch.ops.sinter._end_graph("test")
+y = x + 1
+pid = os.fork()
+if pid == 0:
+    torch.ops.sinter._end_graph("test")
+    print(x.trace().item(), y.trace().item(), (y @ x).trace().item(), flush=True)
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+print(x.trace().item(), y.trace().item(), (y @ x).trace().item())
+""",
+        timeout=60,
+        SINTER_ASYNC=asynchronous,
+    )
+    assert text.splitlines() == ["300.0 600.0 600.0"] * 2
+
+
 def test_forked_loader_workers_leave_the_device_alone() -> None:
     process.output(
         """
@@ -235,15 +261,86 @@ assert torch.get_num_threads() == 2
 
 
 def test_recording_does_not_wait_for_the_worker_but_at_most_two_graphs_wait() -> None:
+    """Beside those one is running, so of n graphs that were handed over all but three have run."""
     process.output(
         """
 x = torch.eye(600).to(D)
 under_test.sync()
-for i in range(40):
-    for _ in range(3):
+before, ran = under_test.counter("library_calls"), []
+for _ in range(8):
+    for _ in range(15):
         x = x @ x
     torch.ops.sinter._end_graph("test")
+    ran.append(under_test.counter("library_calls") - before)
+assert ran[0] < 15, ran
+assert all(calls >= 15 * (n - 3) for n, calls in enumerate(ran, 1)), ran
+assert ran[-1] < 15 * 8, ran
 assert torch.equal(x.cpu(), torch.eye(600))
+""",
+        SINTER_ASYNC=1,
+    )
+
+
+def test_only_the_worker_runs_kernels() -> None:
+    """The threads' own clocks say who computed, whether the graph is ended or a value is read."""
+    process.output(
+        """
+import time
+x = torch.eye(500).to(D)
+(x @ x).cpu()
+whole, mine = time.process_time(), time.thread_time()
+y = x
+for _ in range(2):
+    for _ in range(10):
+        y = y @ x
+    torch.ops.sinter._end_graph("test")
+for _ in range(10):
+    y = y @ x
+y.cpu()
+whole, mine = time.process_time() - whole, time.thread_time() - mine
+assert mine < 0.3 * whole, (mine, whole)
+""",
+        SINTER_ASYNC=1,
+        OMP_NUM_THREADS=1,
+    )
+
+
+def test_the_worker_needs_no_gil() -> None:
+    """It goes on while a C function that does not let go of the GIL keeps this thread."""
+    process.output(
+        """
+import ctypes
+x = y = torch.eye(500).to(D)
+under_test.sync()
+for _ in range(10):
+    y = y @ x
+keep_the_gil = ctypes.PyDLL(None).usleep
+before = under_test.counter("library_calls")
+torch.ops.sinter._end_graph("test")
+keep_the_gil(1_500_000)
+assert under_test.counter("library_calls") - before > 5
+assert y.trace().item() == 500
+""",
+        SINTER_ASYNC=1,
+    )
+
+
+def test_a_read_waits_for_the_last_write_of_its_memory_and_for_no_later_graph() -> None:
+    process.output(
+        """
+x = torch.eye(600).to(D)
+under_test.sync()
+small = x[0] + 1
+torch.ops.sinter._end_graph("test")
+before = under_test.counter("library_calls")
+y = x
+for _ in range(30):
+    y = y @ small.expand(600, 600)  # a later graph reads it
+torch.ops.sinter._end_graph("test")
+assert small[:2].tolist() == [2, 1]
+ran = under_test.counter("library_calls") - before
+under_test.sync()
+assert ran < 30 <= under_test.counter("library_calls") - before, ran
 """,
         SINTER_ASYNC=1,
     )

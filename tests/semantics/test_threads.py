@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +13,8 @@ import torch
 from torch import nn
 
 from support import device as under_test
+from support import process
+from support.device import counted, counter
 from support.training import Trainer, batch, mlp
 
 pytestmark = pytest.mark.lazy
@@ -86,6 +90,101 @@ def test_in_place_writes_of_threads_add_up() -> None:
 
     in_threads(work, 4)
     assert total.tolist() == [200] * 4
+
+
+def test_operators_of_threads_interleave_in_one_graph_in_call_order() -> None:
+    x = torch.ones(3).to(under_test.NAME)
+    under_test.sync()
+
+    def course() -> list[float]:
+        for write in (lambda: x.add_(1), lambda: x.mul_(10), lambda: x.sub_(5)):
+            thread = threading.Thread(target=write)
+            thread.start()
+            thread.join()
+        return x.tolist()
+
+    values, rose = counted(course, "graphs_ended", "ops_recorded")
+    assert values == [15, 15, 15]
+    assert rose == {"graphs_ended": 1, "ops_recorded": 3}
+
+
+def test_recording_goes_on_while_another_thread_waits_for_its_graph() -> None:
+    """Nobody waits while holding the lock that recording takes."""
+    x = y = torch.eye(700).to(under_test.NAME)
+    under_test.sync()
+    for _ in range(20):
+        y = y @ x
+    before = counter("library_calls")
+    waiting = threading.Thread(target=y.cpu)
+    waiting.start()
+    while counter("library_calls") == before:
+        time.sleep(0.001)
+    z = torch.ones(3, device=under_test.NAME)
+    for _ in range(10):
+        z = z + 1
+    ran = counter("library_calls") - before
+    waiting.join()
+    assert ran < 20, "the wait was over before the recording was"
+    assert z.tolist() == [11] * 3
+
+
+def test_a_graph_runs_on_the_thread_that_ends_it() -> None:
+    """Each thread's own clock says who computed."""
+    process.output(
+        """
+        import threading, time
+
+        x = torch.eye(500).to(D)
+        (x @ x).cpu()
+        spent = {}
+
+        def end(name, y):
+            start = time.thread_time()
+            y.cpu()
+            spent[name] = time.thread_time() - start
+
+        def chain():
+            y = x
+            for _ in range(20):
+                y = y @ x
+            return y
+
+        for here, there in (("recorder", "idle"), ("idle", "other")):
+            spent.clear()
+            recorded, start = chain(), time.process_time()
+            other = threading.Thread(target=end, args=("other", recorded))
+            if there == "other":
+                other.start()
+                other.join()
+            else:
+                end("recorder", recorded)
+            whole = time.process_time() - start
+            (share,) = spent.values()
+            assert share > 0.8 * whole, (spent, whole)
+        """,
+        SINTER_ASYNC=0,
+        OMP_NUM_THREADS=1,
+    )
+
+
+def test_one_graph_runs_at_a_time() -> None:
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity, profile
+
+    x = torch.eye(100).to(under_test.NAME)
+
+    def work(i: int) -> None:
+        for _ in range(10):
+            (x @ x * (i + 1)).cpu()
+
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as prof:
+        in_threads(work, 4)
+    ran = sorted(
+        (e.time_range.start, e.time_range.end) for e in prof.events() if e.device_type == DeviceType.PrivateUse1
+    )
+    assert len(ran) == 4 * 10 * 2
+    for (_, end), (start, _) in itertools.pairwise(ran):
+        assert end <= start + 1
 
 
 def test_an_error_reaches_the_thread_that_waits() -> None:
