@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -81,6 +82,9 @@ DEPENDS_ON_DATA: dict[str, Call] = {
     "bincount": lambda x, i, m: torch.bincount(i),
     "repeat interleave by a tensor": lambda x, i, m: x[:3].repeat_interleave(i, 0),
     "one hot": lambda x, i, m: F.one_hot(i),
+    "byte mask": lambda x, i, m: x[m.to(torch.uint8)],
+    "embedding bag": lambda x, i, m: F.embedding_bag(i, x, torch.tensor([0, 2], device=x.device)),
+    "packing": lambda x, i, m: torch._VF._pack_padded_sequence(x[None], torch.tensor([4]), True)[0],
 }
 
 
@@ -129,6 +133,23 @@ def test_depends_on_data(name: str) -> None:
     after, rose = counted(lambda: given[0] * 2, "graphs_ended", "syncs")
     assert rose == {"graphs_ended": 0, "syncs": 0}
     assert torch.equal(after.cpu(), operands("cpu")[0] * 2)
+
+
+def test_no_operator_that_pytorch_tags_was_forgotten() -> None:
+    """The table says what depends on contents; the tags of PyTorch only say where it should have a row."""
+    table = (under_test.ROOT / "src" / "ops" / "op_table.cpp").read_text()
+    rows = {name for name, flags in re.findall(r'\{"(aten::\w+)", \w+, ([\w |]+)', table) if "kDataDependent" in flags}
+    tagged = set()
+    for name in torch._C._dispatch_get_all_op_names():
+        base, _, overload = name.partition(".")
+        if base.startswith("aten::") and hasattr(torch.ops.aten, base[6:]):
+            packet = getattr(torch.ops.aten, base[6:])
+            tags = getattr(packet, overload or "default").tags if (overload or "default") in packet.overloads() else []
+            if torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags:
+                tagged.add(base)
+    assert len(tagged) > 10
+    decomposed = {"aten::item", "aten::one_hot"}  # into operators that have rows
+    assert tagged - rows == decomposed
 
 
 @pytest.mark.parametrize(

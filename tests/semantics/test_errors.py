@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -53,6 +54,41 @@ def test_raised_where_the_graph_ends_with_type_operator_and_shapes() -> None:
     assert "5, 3" in text or "5,3" in text
     assert re.search(r"\b7\b", text)
     settle()
+
+
+ENDS: dict[str, Callable[[torch.Tensor], object]] = {
+    "a read of another value": lambda x: x.tolist(),
+    "a number": lambda x: x.sum().item(),
+    "an address": lambda x: x.data_ptr(),
+    "an operator that runs at once": lambda x: x.nonzero(),
+    "an event": lambda x: torch.Event(device=under_test.NAME).record() or torch.sinter.synchronize(),
+    "a changed setting": lambda x: (torch.set_default_dtype(torch.float64), x + 1),
+    "an optimizer step": lambda x: torch.optim.SGD([_with_gradient()], 0.1).step(),
+    "an export": lambda x: torch.utils.dlpack.to_dlpack(x),
+    "a copy to the CPU": lambda x: torch.empty(3).copy_(x),
+}
+
+
+def _with_gradient() -> torch.Tensor:
+    leaf = torch.ones(3, device=under_test.NAME, requires_grad=True)
+    leaf.grad = torch.ones(3, device=under_test.NAME)
+    return leaf
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_raised_by_the_call_that_ends_the_graph(end) -> None:
+    """Though it asked for something else, which stands: the next call has it."""
+    if under_test.flag("ASYNC") == "True":
+        pytest.skip("the worker's errors come at the next wait")
+    x = torch.ones(3).to(under_test.NAME) + 1
+    bad = bad_lookup()
+    try:
+        with pytest.raises(IndexError, match="index out of range"):
+            end(x)
+        del bad
+        assert x.tolist() == [2, 2, 2]
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_raised_once() -> None:
