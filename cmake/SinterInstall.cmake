@@ -1,6 +1,6 @@
 # What goes into the wheel beside the Python sources, and the same tree for a program that builds against a checkout.
 #
-#   torch_sinter/lib/libtorch_sinter.so, libsinter_autoload.so
+#   torch_sinter/lib/libtorch_sinter.so, libsinter_native.so, libsinter_autoload.so
 #   torch_sinter/lib/cmake/sinter/       find_package(sinter), with CMAKE_PREFIX_PATH at torch_sinter/
 #   torch_sinter/include/sinter/
 include(CMakePackageConfigHelpers)
@@ -21,6 +21,6 @@ endfunction()
 sinter_write_package("${CMAKE_BINARY_DIR}/${package_dir}" "${torch_dir}")
 sinter_write_package("${CMAKE_BINARY_DIR}/install/${package_dir}" "")
 
-install(TARGETS torch_sinter sinter_autoload LIBRARY DESTINATION torch_sinter/lib)
+install(TARGETS torch_sinter sinter_native sinter_autoload LIBRARY DESTINATION torch_sinter/lib)
 install(DIRECTORY include/sinter DESTINATION torch_sinter/include)
 install(DIRECTORY "${CMAKE_BINARY_DIR}/install/${package_dir}/" DESTINATION "torch_sinter/${package_dir}")

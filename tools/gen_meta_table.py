@@ -50,7 +50,7 @@ def rows(ops):
         functional = [(ret, f, split(args)) for ret, f, args in functions if f == name and f"{name}_outf" in names]
         if not functional or name.endswith("_"):
             continue
-        for struct, schema, body in STRUCT.findall((ops / f"{name}_ops.h").read_text()):
+        for _struct, schema, body in STRUCT.findall((ops / f"{name}_ops.h").read_text()):
             op = re.search(r'name = "(.*?)"', body).group(1)
             overload = re.search(r'overload_name = "(.*?)"', body).group(1)
             if op != f"aten::{name}" or "(a!)" in body or "Dimname" in schema or "Tensor(a)" in body:
@@ -67,7 +67,9 @@ def main():
     include, output = map(pathlib.Path, sys.argv[1:])
     table = list(rows(include / "ATen" / "ops"))
     if len(table) < 150:
-        sys.exit(f"gen_meta_table.py: found only {len(table)} meta functions in {include}; has PyTorch's layout changed?")
+        sys.exit(
+            f"gen_meta_table.py: found only {len(table)} meta functions in {include}; has PyTorch's layout changed?"
+        )
     lines = ["// Written by tools/gen_meta_table.py. PyTorch's structured meta functions by operator.", ""]
     lines += ["#include <ATen/core/Tensor.h>"]  # the operators' headers lean on it
     lines += [f"#include <ATen/ops/{h}>" for h in sorted({h for h, *_ in table})]

@@ -30,6 +30,29 @@ struct Scalar {
 
 enum class ScalarKind : uint8_t { kBool, kInt, kFloat, kComplex };
 
+// One argument of the op's schema, for those who look into a call (fusion); executing it needs none of this.
+struct Formal {
+  enum class Kind : uint8_t {
+    kNone,     // not given
+    kTensor,   // operand `first`
+    kTensors,  // a list: `count` operands from `first`
+    kScalar,   // scalar `first`; a number, or a CPU tensor without dimensions
+    kScalars,  // a list: `count` scalars from `first`
+    kFixed,    // `text`
+    kMixed,    // a list with gaps, or of both sorts
+  };
+  std::string name;
+  Kind kind = Kind::kNone;
+  uint32_t first = 0;
+  uint32_t count = 1;
+  // kScalar from a CPU tensor: its bytes are the scalar's, in this type. A wrapped number takes part in type promotion
+  // as a number does.
+  bool host_tensor = false;
+  bool wrapped_number = true;
+  DType dtype = DType::kFloat64;
+  std::string text;  // kFixed: as in `attributes`
+};
+
 class Call : public RefCounted {
  public:
   ~Call() override = default;
@@ -40,6 +63,7 @@ class Call : public RefCounted {
   std::vector<Operand> operands;    // in argument order, lists flattened
   std::vector<TensorMeta> results;  // fresh results, lists flattened; in-place results are operands
   std::vector<ScalarKind> scalars;
+  std::vector<Formal> formals;      // in schema order
   uint64_t id = 0;                  // unique in the process; the order of first use
 };
 

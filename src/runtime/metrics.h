@@ -49,10 +49,11 @@ class Metrics {
     return const_cast<Metrics*>(this)->at(counter).load(std::memory_order_relaxed);
   }
 
-  void add(Timer timer, std::chrono::nanoseconds elapsed) {
+  // `stands_for` events of about this length, of which one was timed.
+  void add(Timer timer, std::chrono::nanoseconds elapsed, uint64_t stands_for = 1) {
     auto& [count, nanoseconds] = timers_[static_cast<size_t>(timer)];
-    count.fetch_add(1, std::memory_order_relaxed);
-    nanoseconds.fetch_add(static_cast<uint64_t>(elapsed.count()), std::memory_order_relaxed);
+    count.fetch_add(stands_for, std::memory_order_relaxed);
+    nanoseconds.fetch_add(stands_for * static_cast<uint64_t>(elapsed.count()), std::memory_order_relaxed);
   }
 
   // Times its own life.

@@ -158,7 +158,7 @@ bool Stream::take_prefix(size_t count, OpenGraph& out) {
     if (in_prefix[b]) kept = b + 1;
     buffer.graph = in_prefix[b] ? out.sequence : 0;
     if (buffer.written_by.load(std::memory_order_relaxed) == out.sequence && !written[b])
-      buffer.written_by.store(trace.origins[b] == graph::Origin::kContents ? completed_.load() : 0,
+      buffer.written_by.store(trace.origins[b] == graph::Origin::kContents ? out.sequence - 1 : 0,
                               std::memory_order_relaxed);
   }
   const size_t lines = out.lines.size(), events = out.events.size();
@@ -203,50 +203,65 @@ bool Stream::take_prefix(size_t count, OpenGraph& out) {
   return true;
 }
 
-std::exception_ptr Stream::end_graph(std::string_view cause) {
-  std::vector<Ref<Buffer>> retired;  // freed after the locks
-  if (flags::async()) {
-    std::unique_lock queue(queue_lock_);
-    queue_changed_.wait(queue, [&] { return queue_.size() < kMaxQueued || !worker_alive_; });
-    start_worker();
-    OpenGraph graph;
-    if (take(graph)) {
-      queue_.push_back(std::move(graph));
-      metrics().add(Counter::kGraphsEnded);
-      queue_changed_.notify_all();
-    }
-    return std::exchange(late_error_, nullptr);
+template <typename Take>
+std::exception_ptr Stream::enqueue(Take&& take_graph) {
+  std::unique_lock queue(queue_lock_);
+  queue_changed_.wait(queue, [&] { return queue_.size() < kMaxQueued || !worker_alive_; });
+  start_worker();
+  OpenGraph graph;
+  if (take_graph(graph)) {
+    graph.threads = host_.threads();
+    queue_.push_back(std::move(graph));
+    metrics().add(Counter::kGraphsEnded);
+    queue_changed_.notify_all();
   }
+  has_late_error_ = false;
+  return std::exchange(late_error_, nullptr);
+}
+
+std::exception_ptr Stream::take_late_error() {
+  if (!has_late_error_.load(std::memory_order_acquire)) return nullptr;
+  const std::lock_guard queue(queue_lock_);
+  has_late_error_ = false;
+  return std::exchange(late_error_, nullptr);
+}
+
+std::exception_ptr Stream::end_graph(std::string_view cause) {
+  (void)cause;
+  if (flags::async()) return enqueue([&](OpenGraph& graph) { return take(graph); });
   if (running_graph)  // a kernel that ends a graph would wait for itself
     return host_.explain(nullptr, "a graph was ended from inside a running graph");
-  std::exception_ptr error;
-  {
-    std::lock_guard execution(execution_);
-    OpenGraph graph;
-    if (take(graph)) {
-      metrics().add(Counter::kGraphsEnded);
-      error = run(graph, retired);
-    }
-  }
-  (void)cause;
+  std::vector<Ref<Buffer>> retired;  // freed after the locks
+  const std::lock_guard execution(execution_);
+  OpenGraph graph;
+  if (!take(graph)) return nullptr;
+  metrics().add(Counter::kGraphsEnded);
+  const std::exception_ptr error = run(graph, retired);
+  finished(graph);
   return error;
 }
 
 std::exception_ptr Stream::cut_graph() {
-  if (flags::async()) return end_graph("bound");
-  std::vector<Ref<Buffer>> retired;
-  std::lock_guard execution(execution_);
-  OpenGraph graph;
-  {
-    std::lock_guard lock(recording_);
-    if (open_.trace.nodes.empty()) return nullptr;
+  const auto take_repetition = [&](OpenGraph& graph) {
+    const std::lock_guard lock(recording_);
+    if (open_.trace.nodes.empty()) return false;
     const size_t cut = repetition_cut();
-    take_prefix(cut ? cut : open_.trace.nodes.size(), graph);
-  }
+    metrics().add(Counter::kGraphsCut);
+    return take_prefix(cut ? cut : open_.trace.nodes.size(), graph);
+  };
+  if (flags::async()) return enqueue(take_repetition);
+  std::vector<Ref<Buffer>> retired;
+  const std::lock_guard execution(execution_);
+  OpenGraph graph;
+  if (!take_repetition(graph)) return nullptr;
   metrics().add(Counter::kGraphsEnded);
-  metrics().add(Counter::kGraphsCut);
-  return run(graph, retired);
+  const std::exception_ptr error = run(graph, retired);
+  finished(graph);
+  return error;
 }
+
+// Whoever waits for the graph goes on from here.
+void Stream::finished(const OpenGraph& graph) { completed_.store(graph.sequence, std::memory_order_release); }
 
 std::exception_ptr Stream::run(OpenGraph& graph, std::vector<Ref<Buffer>>& retired) {
   const RunningGraph mark;
@@ -283,7 +298,6 @@ std::exception_ptr Stream::run(OpenGraph& graph, std::vector<Ref<Buffer>>& retir
     }
   }
   host_.end_run(token);
-  completed_.store(graph.sequence, std::memory_order_release);
   // What the run did not release (after an error) goes outside the locks too.
   for (Ref<Buffer>& buffer : graph.buffers)
     if (buffer) retired.push_back(std::move(buffer));
@@ -297,7 +311,7 @@ void Stream::count_sync(std::string_view cause) {
 }
 
 std::exception_ptr Stream::wait_for_sequence(uint64_t sequence) {
-  if (completed_.load(std::memory_order_acquire) >= sequence) return nullptr;
+  if (completed_.load(std::memory_order_acquire) >= sequence) return take_late_error();
   bool open;
   {
     std::lock_guard lock(recording_);
@@ -310,6 +324,7 @@ std::exception_ptr Stream::wait_for_sequence(uint64_t sequence) {
     queue_changed_.wait(queue, [&] {
       return completed_.load(std::memory_order_acquire) >= sequence || !worker_alive_;
     });
+    has_late_error_ = false;
     return std::exchange(late_error_, nullptr);
   }
   if (running_graph) return nullptr;
@@ -343,7 +358,7 @@ std::exception_ptr Stream::wait_for_uses(Buffer& buffer, std::string_view cause)
 }
 
 std::exception_ptr Stream::synchronize(std::string_view cause) {
-  if (idle() && !late_error_) return nullptr;
+  if (idle()) return take_late_error();
   count_sync(cause);
   if (std::exception_ptr error = end_graph(cause)) return error;
   uint64_t last;
@@ -374,13 +389,20 @@ void Stream::work() {
     std::vector<Ref<Buffer>> retired;
     {
       std::lock_guard execution(execution_);
+      if (graph.threads) host_.use_threads(graph.threads);
       error = run(graph, retired);
     }
+    queue.lock();
+    if (error && !late_error_) {
+      late_error_ = error;
+      has_late_error_ = true;
+    }
+    finished(graph);  // not before the error is there to be found by who waits for this graph
+    running_ = false;
+    queue_changed_.notify_all();
+    queue.unlock();
     retired.clear();
     queue.lock();
-    running_ = false;
-    if (error && !late_error_) late_error_ = error;
-    queue_changed_.notify_all();
   }
 }
 

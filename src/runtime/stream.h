@@ -87,6 +87,7 @@ class Stream {
     std::vector<uint64_t> events;    // by node, when a profiler listens
     uint64_t sequence = 1;
     size_t pending_bytes = 0;
+    int threads = 0;                 // of the kernels, when the worker runs it
   };
 
   uint32_t number_of(Buffer& buffer, graph::Origin origin_if_new);
@@ -94,10 +95,14 @@ class Stream {
   bool take(OpenGraph& out);
   bool take_prefix(size_t nodes, OpenGraph& out);
   size_t repetition_cut() const;
-  std::exception_ptr submit(OpenGraph graph, std::string_view cause);
   std::exception_ptr run(OpenGraph& graph, std::vector<Ref<Buffer>>& retired);
   std::exception_ptr wait_for_sequence(uint64_t sequence);
   void count_sync(std::string_view cause);
+  // Puts what take_graph() takes into the worker's queue; returns the error of an earlier graph that nobody has heard of.
+  template <typename Take>
+  std::exception_ptr enqueue(Take&& take_graph);
+  std::exception_ptr take_late_error();
+  void finished(const OpenGraph& graph);
   void start_worker();
   void work();
 
@@ -119,6 +124,7 @@ class Stream {
   bool running_ = false;
   bool worker_alive_ = false;
   std::exception_ptr late_error_;  // of a graph that the worker ran; handed out once
+  std::atomic<bool> has_late_error_{false};
 };
 
 }  // namespace sinter::runtime

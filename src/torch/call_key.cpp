@@ -203,6 +203,7 @@ class Digester {
           out_.has_mask_index = true;
         // An uploaded element replaces the host tensor in the list; the list may be the caller's, so copy it.
         if (upload_here && !held.is(element)) {
+          if (info_.row.has(ops::kChecksContents)) check_bounds(elements, i);
           value = replace(value, i, held);
           return restart_list(value);
         }
@@ -213,6 +214,28 @@ class Digester {
         other(held);
       }
     }
+  }
+
+  // Indices that lie on the host are looked at now, so that a wrong one is said at its own line, as eager does.
+  void check_bounds(c10::ArrayRef<c10::IValue> indices, size_t at) const {
+    const at::Tensor& index = indices[at].toTensor();
+    const at::Tensor& self = stack_[base_].toTensor();
+    if (index.scalar_type() != at::kLong && index.scalar_type() != at::kInt) return;
+    int64_t dim = 0, named = 0;  // eager's message counts index tensors, not dimensions
+    for (size_t i = 0; i < at; ++i) {
+      const at::Tensor before = indices[i].isTensor() ? indices[i].toTensor() : at::Tensor();
+      // A mask stands for as many dimensions as it has.
+      const bool mask = before.defined() && (before.scalar_type() == at::kBool || before.scalar_type() == at::kByte);
+      dim += mask ? before.dim() : 1;
+      if (before.defined()) named += mask ? before.dim() : 1;
+    }
+    if (dim >= self.dim()) return;  // too many indices: the op says so
+    const int64_t size = self.size(dim);
+    const at::Tensor flat = index.to(at::kLong).contiguous();
+    const auto* values = flat.const_data_ptr<int64_t>();
+    for (int64_t i = 0; i < flat.numel(); ++i)
+      TORCH_CHECK_INDEX(values[i] >= -size && values[i] < size, "index ", values[i],
+                        " is out of bounds for dimension ", named, " with size ", size);
   }
 
   static c10::IValue replace(const c10::IValue& list, size_t at, const c10::IValue& element) {
@@ -265,6 +288,12 @@ class Digester {
   size_t base_;
   size_t argument_ = 0;
 };
+
+std::string text_of(const c10::IValue& value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
 
 class CallFiller {
  public:
@@ -329,9 +358,7 @@ class CallFiller {
 
   void describe(const std::string& name, const c10::IValue& value) {
     if (!call_.attributes.empty()) call_.attributes += ", ";
-    std::ostringstream text;
-    text << value;
-    call_.attributes += name + "=" + text.str();
+    call_.attributes += name + "=" + text_of(value);
   }
 
   const OpInfo& info_;
@@ -372,12 +399,62 @@ void digest(const OpInfo& info, torch::jit::Stack& stack, Digest& out) {
   }
 }
 
+namespace {
+
+graph::Formal formal_of(const ArgumentSlot& slot, const std::string& name) {
+  using Slot = ArgumentSlot::Kind;
+  using Formal = graph::Formal;
+  Formal formal;
+  formal.name = name;
+  formal.first = slot.index;
+  switch (slot.kind) {
+    case Slot::kFixed:
+      if (slot.value.isNone() || (slot.value.isTensor() && !slot.value.toTensor().defined())) break;
+      formal.kind = Formal::Kind::kFixed;
+      formal.text = text_of(slot.value);
+      break;
+    case Slot::kTensor:
+      formal.kind = Formal::Kind::kTensor;
+      formal.wrapped_number = slot.wrapped_number;
+      break;
+    case Slot::kScalar:
+      formal.kind = Formal::Kind::kScalar;
+      break;
+    case Slot::kHostScalar:
+      formal.kind = Formal::Kind::kScalar;
+      formal.host_tensor = true;
+      formal.wrapped_number = slot.wrapped_number;
+      formal.dtype = static_cast<graph::DType>(slot.dtype);
+      break;
+    case Slot::kGenerator:
+      formal.kind = Formal::Kind::kFixed;
+      formal.text = "generator";
+      break;
+    case Slot::kList: {
+      const Slot sort = slot.elements[0].kind;
+      formal.kind = sort == Slot::kTensor ? Formal::Kind::kTensors
+                    : sort == Slot::kScalar ? Formal::Kind::kScalars
+                                            : Formal::Kind::kMixed;
+      formal.first = slot.elements[0].index;
+      formal.count = static_cast<uint32_t>(slot.elements.size());
+      for (const ArgumentSlot& element : slot.elements)
+        if (element.kind != sort) formal.kind = Formal::Kind::kMixed;
+      break;
+    }
+  }
+  return formal;
+}
+
+}  // namespace
+
 void fill_call(const OpInfo& info, const torch::jit::Stack& stack, TorchCall& call) {
   CallFiller filler(info, call);
   const size_t base = stack.size() - info.arguments.size();
   const auto& names = info.handle.schema().arguments();
   for (size_t i = 0; i < info.arguments.size(); ++i)
     call.arguments.push_back(filler.slot(stack[base + i], info.arguments[i], names[i].name()));
+  for (size_t i = 0; i < info.arguments.size(); ++i)
+    call.formals.push_back(formal_of(call.arguments[i], names[i].name()));
 }
 
 }  // namespace sinter::torch_device

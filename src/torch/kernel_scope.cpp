@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <iterator>
 
 namespace sinter::torch_device {
 namespace {
@@ -99,6 +100,7 @@ void note_forked_child() { forked_child = true; }
 ThreadPolicy::ThreadPolicy() {
   if (!on_autograd_thread() && !forked_child.load(std::memory_order_relaxed)) return;
   if (!omp_set() || !omp_get()) return;
+  at::get_num_threads();  // its first call on a thread sets the process's number, and would undo ours
   saved_ = omp_get()();
   omp_set()(1);
   if (mkl_set_local()) mkl_set_local()(1);
@@ -110,9 +112,34 @@ ThreadPolicy::~ThreadPolicy() {
   if (mkl_set_local()) mkl_set_local()(0);
 }
 
+void use_threads(int count) {
+  if (!omp_set() || !omp_get()) return;
+  if (at::get_num_threads() != count) omp_set()(count);
+}
+
+namespace {
+
+// PyTorch's older and newer names for one thing (set_float32_matmul_precision, mkldnn.matmul.fp32_precision) end here;
+// asking by the older name raises when the newer has been used.
+constexpr at::Float32Op kPrecisionOps[] = {at::Float32Op::CONV, at::Float32Op::RNN, at::Float32Op::MATMUL};
+constexpr unsigned kPrecisionBits = 40;
+
+uint64_t precision_of(at::Float32Op op) {
+  return static_cast<uint64_t>(at::globalContext().float32Precision(at::Float32Backend::MKLDNN, op));
+}
+
+void set_precision(at::Float32Op op, uint64_t value) {
+  at::Context& context = at::globalContext();
+  // What a wider setting gives already is not said again, so that the wider one goes on to govern.
+  context.setFloat32Precision(at::Float32Backend::MKLDNN, op, at::Float32Precision::NONE);
+  if (precision_of(op) != value)
+    context.setFloat32Precision(at::Float32Backend::MKLDNN, op, static_cast<at::Float32Precision>(value));
+}
+
+}  // namespace
+
 // Layout: bit 0 deterministic algorithms, 1 warn only, 2 deterministic fill, 3 mkldnn, 4 mkldnn deterministic,
-// 5 nnpack, 6-7 float32 matmul precision, 8-15 default dtype, 16 cudnn-style benchmark (unused on CPU);
-// the denormal bits lie at 20 and above.
+// 5 nnpack, 8-15 default dtype; the denormal bits lie at 20 to 35, three bits for each precision at 40 and above.
 uint64_t current_settings() {
   const at::Context& context = at::globalContext();
   uint64_t bits = 0;
@@ -122,9 +149,10 @@ uint64_t current_settings() {
   bits |= static_cast<uint64_t>(context.userEnabledMkldnn()) << 3;
   bits |= static_cast<uint64_t>(context.deterministicMkldnn()) << 4;
   bits |= static_cast<uint64_t>(context.userEnabledNNPACK()) << 5;
-  bits |= static_cast<uint64_t>(context.float32MatmulPrecision()) << 6;
   bits |= static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()) << 8;
   bits |= denormal_bits() << 20;
+  for (unsigned i = 0; i < std::size(kPrecisionOps); ++i)
+    bits |= precision_of(kPrecisionOps[i]) << (kPrecisionBits + 3 * i);
   return bits;
 }
 
@@ -138,13 +166,12 @@ uint64_t exchange_settings(uint64_t settings) {
   if (changed & 8) context.setUserEnabledMkldnn(settings & 8);
   if (changed & 16) context.setDeterministicMkldnn(settings & 16);
   if (changed & 32) context.setUserEnabledNNPACK(settings & 32);
-  if (changed & (3 << 6)) {
-    constexpr const char* kNames[] = {"highest", "high", "medium", "medium"};
-    context.setFloat32MatmulPrecision(kNames[(settings >> 6) & 3]);
-  }
   if (changed & (0xff << 8))
     c10::set_default_dtype(c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>((settings >> 8) & 0xff)));
-  if ((changed >> 20) != 0) set_denormal_bits(settings >> 20);
+  if (((changed >> 20) & 0xffff) != 0) set_denormal_bits((settings >> 20) & 0xffff);
+  for (unsigned i = 0; i < std::size(kPrecisionOps); ++i)
+    if (const unsigned at = kPrecisionBits + 3 * i; ((changed >> at) & 7) != 0)
+      set_precision(kPrecisionOps[i], (settings >> at) & 7);
   return before;
 }
 

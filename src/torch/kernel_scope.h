@@ -37,6 +37,9 @@ class ThreadPolicy {
   int saved_ = 0;
 };
 
+// Makes kernels that this thread calls use so many threads; for this thread alone.
+void use_threads(int count);
+
 // In a forked child the parent's OpenMP pool does not exist and libgomp hangs when it is used again, so the child
 // runs its kernels on one thread.
 void note_forked_child();

@@ -1,6 +1,7 @@
 #include "torch/library_call.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
@@ -159,9 +160,26 @@ std::exception_ptr TorchHost::explain(std::exception_ptr error, const std::strin
   }
 }
 
+std::exception_ptr TorchHost::give_memory(runtime::Buffer& buffer) {
+  try {
+    cpu_storage(buffer);
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+void TorchHost::parallel_for(int64_t n, int64_t grain, void (*body)(void*, int64_t, int64_t), void* context) {
+  at::parallel_for(0, n, grain, [&](int64_t begin, int64_t end) { body(context, begin, end); });
+}
+
 void TorchHost::memory_attached(runtime::Buffer& buffer) { install_address(buffer); }
 
 std::string TorchHost::current_line() { return torch_device::current_line(); }
+
+int TorchHost::threads() { return at::get_num_threads(); }
+
+void TorchHost::use_threads(int count) { torch_device::use_threads(count); }
 
 namespace {
 thread_local std::optional<ThreadPolicy> run_policy;

@@ -12,8 +12,12 @@ class TorchHost final : public runtime::Host {
  public:
   std::exception_ptr run(const runtime::LibraryCall& call) override;
   std::exception_ptr explain(std::exception_ptr error, const std::string& what) override;
+  std::exception_ptr give_memory(runtime::Buffer& buffer) override;
+  void parallel_for(int64_t n, int64_t grain, void (*body)(void*, int64_t, int64_t), void* context) override;
   void memory_attached(runtime::Buffer& buffer) override;
   std::string current_line() override;
+  int threads() override;
+  void use_threads(int count) override;
   uint64_t begin_run(uint64_t settings) override;
   void end_run(uint64_t token) override;
 };

@@ -8,4 +8,8 @@ namespace sinter::torch_device {
 // "train.py:42 in step", or empty when there is no Python. Takes the GIL when Python is loaded.
 std::string current_line();
 
+// The line of an op that was recorded just now: in a backward pass that of the forward call it belongs to, where that
+// was traced too.
+std::string line_of_recorded_op();
+
 }  // namespace sinter::torch_device

@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "engine/native/native_engine.h"
 #include "engine/reference/reference_engine.h"
 #include "torch/device_state.h"
 #include "torch/kernel_scope.h"
@@ -13,6 +14,7 @@
 #include "torch/recorder.h"
 #include "torch/registration.h"
 #include "runtime/caching_allocator.h"
+#include "support/flags.h"
 
 namespace sinter::torch_device {
 namespace {
@@ -107,10 +109,27 @@ struct Registration {
 
 const Registration registration;
 
+// The engine that SINTER_ENGINE names. Looked up by the first graph: the stream is made while the library loads, before
+// flags have been read.
+class ChosenEngine final : public runtime::Engine {
+ public:
+  std::string_view name() const override { return engine().name(); }
+  Result<std::unique_ptr<runtime::Executable>> compile(graph::Graph graph, plan::Plan plan) override {
+    return engine().compile(std::move(graph), std::move(plan));
+  }
+
+ private:
+  static runtime::Engine& engine() {
+    static runtime::Engine& chosen = *(flags::engine() == "native" ? engine::make_native_engine()
+                                                                   : engine::make_reference_engine()).release();
+    return chosen;
+  }
+};
+
 }  // namespace
 
 runtime::Stream& stream() {
-  static auto* made = new runtime::Stream(*new TorchHost, engine::make_reference_engine());
+  static auto* made = new runtime::Stream(*new TorchHost, std::make_unique<ChosenEngine>());
   return *made;
 }
 

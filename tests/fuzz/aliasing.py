@@ -235,7 +235,9 @@ def out(b: Builder) -> None:
     form = b.rng.choice(grammar.OUTS)[1]
     shared, size = b.sharing(n), b.scope[n].size()
     if a in shared or o in shared:
-        if "mm" in form and b.scope[n].dtype is torch.bfloat16:  # the threads of oneDNN's product see each other's writes
+        if (
+            "mm" in form and b.scope[n].dtype is torch.bfloat16
+        ):  # the threads of oneDNN's product see each other's writes
             return
         try:
             if eval(form.format(n="None", a=a, b=o), b.scope).size() != size:

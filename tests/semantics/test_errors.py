@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -370,17 +372,14 @@ def test_trace_lines_of_backward_name_the_forward(tmp_path) -> None:
     script = tmp_path / "train_script.py"
     script.write_text(
         process.PRELUDE.format(tests=str(under_test.ROOT / "tests"))
-        + "class Breaks(torch.autograd.Function):\n"
-        + "    @staticmethod\n    def forward(ctx, x):\n        return x * 2\n"
-        + "    @staticmethod\n    def backward(ctx, g):\n"
-        + "        return torch.ones(5, 3).to(D).index_select(0, torch.tensor([99]).to(D)).sum() * g\n"
-        + "x = torch.ones(3).to(D).requires_grad_()\n"
-        + "y = Breaks.apply(x)  # LINE\n"
-        + "try:\n    y.sum().backward()\n    under_test.sync()\nexcept (IndexError, RuntimeError) as error:\n    print(error)\n"
+        + "target = torch.tensor([1, 2]).to(D)\n"
+        + "x = torch.ones(2, 3).to(D).requires_grad_()\n"
+        + "loss = torch.nn.functional.nll_loss(x, target)  # LINE\n"
+        + "under_test.sync()\n"
+        + "target.data.fill_(99)\n"
+        + "try:\n    loss.backward()\n    under_test.sync()\nexcept IndexError as error:\n    print(error)\n"
     )
-    import subprocess
-    import sys
-
+    line = next(n for n, text in enumerate(script.read_text().splitlines(), 1) if "LINE" in text)
     done = subprocess.run(
         [sys.executable, str(script)],
         env=process.environment({"SINTER_TRACE_LINES": 1}),
@@ -388,4 +387,29 @@ def test_trace_lines_of_backward_name_the_forward(tmp_path) -> None:
         text=True,
         check=True,
     )
-    assert "train_script.py" in done.stdout, done.stdout
+    assert "nll_loss_backward" in done.stdout
+    assert f"train_script.py:{line}" in done.stdout, done.stdout
+
+
+# Of a list PyTorch makes a tensor of the device before any operator sees it.
+INDICES = {
+    "positive": torch.tensor([7]),
+    "negative": torch.tensor([0, -9]),
+    "behind others": (slice(None), torch.tensor([4])),
+}
+
+
+@pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
+def test_bounds_of_indices_on_the_host_are_checked_at_once(index) -> None:
+    with pytest.raises(IndexError) as eager:
+        torch.ones(3, 4)[index]
+    x = torch.ones(3, 4, device=under_test.NAME)
+    try:
+        with pytest.raises(IndexError) as lazy:
+            x[index]
+        assert str(lazy.value) == str(eager.value)
+        with pytest.raises(IndexError):
+            x[index] = 1.0
+    finally:
+        with contextlib.suppress(IndexError):
+            under_test.sync()

@@ -247,14 +247,55 @@ assert (kept + 1).tolist() == [1, 2, 3]
 
 
 def test_the_worker_takes_the_number_of_threads() -> None:
+    """A sum over chunks shows how many there were."""
     process.output(
         """
-torch.set_num_threads(1)
-x = torch.randn(512, 512).to(D)
-(x @ x).sum().item()
-torch.set_num_threads(2)
-(x @ x).sum().item()
-assert torch.get_num_threads() == 2
+x = torch.randn(200_000, generator=torch.Generator().manual_seed(0))
+for count in (1, 2, 3, 1):
+    torch.set_num_threads(count)
+    assert x.to(D).sum().item() == x.sum().item(), count
+""",
+        SINTER_ASYNC=1,
+    )
+
+
+def test_an_error_of_the_worker_is_raised_by_the_wait_for_it_every_time() -> None:
+    process.output(
+        """
+silent = elsewhere = 0
+for _ in range(200):
+    y = torch.nn.functional.embedding(torch.full((4,), 99).to(D), torch.ones(5, 3).to(D))
+    try:
+        under_test.sync()
+        silent += 1
+    except IndexError:
+        pass
+    for _ in range(2):
+        try:
+            (torch.ones(3).to(D) + 1).tolist()
+        except IndexError:
+            elsewhere += 1
+assert (silent, elsewhere) == (0, 0), (silent, elsewhere)
+""",
+        SINTER_ASYNC=1,
+    )
+
+
+def test_a_bound_cuts_at_repetitions_with_the_worker_too() -> None:
+    process.output(
+        """
+under_test.set_flag("MAX_GRAPH_OPS", 97)
+x = torch.ones(8).to(D)
+
+def body(times):
+    global x
+    for _ in range(times):
+        x = torch.tanh(x * 1.01 + 0.1) - x.mean() * 0.5
+
+body(3)
+_, rose = under_test.counted(lambda: (body(600), under_test.sync()), "graphs_planned", "graphs_ended")
+assert rose["graphs_ended"] > 20
+assert rose["graphs_planned"] <= 3, rose
 """,
         SINTER_ASYNC=1,
     )

@@ -312,3 +312,21 @@ def test_an_unknown_flag_or_value_is_refused() -> None:
         under_test.set_flag("NO_SUCH", 1)
     with pytest.raises(Exception, match=r"MAX_GRAPH_OPS|number|integer"):
         under_test.set_flag("MAX_GRAPH_OPS", "many")
+
+
+def test_precision_of_one_backend() -> None:
+    """PyTorch's newer way to say it (torch.backends.mkldnn.matmul.fp32_precision): obeyed, and nothing else changes."""
+    process.output(
+        """
+a = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
+x = a.to(D)
+want = a @ a
+y = x @ x
+torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+low = a @ a
+z = x @ x
+assert torch.equal(y.cpu(), want)
+assert torch.equal(z.cpu(), low)
+assert (x + 1).shape == (64, 64)
+"""
+    )

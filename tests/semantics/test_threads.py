@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from support import device as under_test
-from support import process
+from support import process, scripts
 from support.device import counted, counter
 from support.training import Trainer, batch, mlp
 
@@ -230,3 +230,32 @@ def test_backward_in_another_thread() -> None:
     nn.functional.cross_entropy(reference(batch(0)[0]), batch(0)[1]).backward()
     for a, b in zip(reference.parameters(), model.parameters(), strict=True):
         assert torch.equal(a.grad, b.grad.cpu())
+
+
+def test_a_run_on_autograds_thread_starts_no_second_pool() -> None:
+    """Where the engine has a thread for the device (as without Python), kernels that it ends use one thread."""
+    outcome = scripts.run(
+        """
+        import os, torch
+        from torch_sinter._src import runtime
+
+        runtime.prime_autograd = lambda: None  # so the engine starts when the device is there
+        torch.set_num_threads(4)
+        x = torch.randn(1 << 20).to("sinter").requires_grad_()
+        torch.tanh(x.detach()).sum().item()  # the pool of this thread
+
+        def read(grad):
+            with open("/proc/thread-self/comm") as name:
+                print(name.read().strip())
+            before = len(os.listdir("/proc/self/task"))
+            torch.tanh(grad).sum().item()
+            print(len(os.listdir("/proc/self/task")) - before)
+
+        y = torch.tanh(x * 2)
+        y.register_hook(read)
+        total = y.sum()
+        engine = type(torch.autograd.Variable._execution_engine).__mro__[1]()
+        engine.run_backward((total,), (torch.ones_like(total),), False, False, (), accumulate_grad=True)
+        """
+    )
+    assert outcome.lines == ["pt_autograd_0", "0"]

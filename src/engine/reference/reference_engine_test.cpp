@@ -41,6 +41,13 @@ class PlainHost final : public Host {
   std::exception_ptr explain(std::exception_ptr error, const std::string& what) override {
     return error ? error : std::make_exception_ptr(std::runtime_error(what));
   }
+  std::exception_ptr give_memory(Buffer& buffer) override {
+    sinter::runtime::give_memory(buffer);
+    return nullptr;
+  }
+  void parallel_for(int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* context) override {
+    body(context, 0, n);
+  }
   void memory_attached(Buffer&) override {}
   uint64_t begin_run(uint64_t) override { return 0; }
   void end_run(uint64_t) override {}
