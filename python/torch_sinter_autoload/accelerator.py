@@ -15,23 +15,25 @@ import torch
 # What torch says where there is none.
 NONE_AVAILABLE = "Cannot access accelerator device when none is available."
 
-_USES = (
-    "_accelerator_emptyCache",
-    "_accelerator_emptyHostCache",
-    "_accelerator_exchangeDevice",
-    "_accelerator_getDeviceCapability",
-    "_accelerator_getDeviceIndex",
-    "_accelerator_getDeviceStats",
-    "_accelerator_getMemoryInfo",
-    "_accelerator_getStream",
-    "_accelerator_isAllocatorInitialized",
-    "_accelerator_maybeExchangeDevice",
-    "_accelerator_resetAccumulatedStats",
-    "_accelerator_resetPeakStats",
-    "_accelerator_setDeviceIndex",
-    "_accelerator_setStream",
-    "_accelerator_synchronizeDevice",
-)
+# What each does, by the name of the same function in the module of the accelerator that torch was built for
+# (torch.cuda): C++ would ask our device, because a PrivateUse1 backend comes first there.
+_USES = {
+    "_accelerator_emptyCache": "empty_cache",
+    "_accelerator_emptyHostCache": "",
+    "_accelerator_exchangeDevice": "_exchange_device",
+    "_accelerator_getDeviceCapability": "",
+    "_accelerator_getDeviceIndex": "current_device",
+    "_accelerator_getDeviceStats": "memory_stats_as_nested_dict",
+    "_accelerator_getMemoryInfo": "mem_get_info",
+    "_accelerator_getStream": "current_stream",
+    "_accelerator_isAllocatorInitialized": "is_initialized",
+    "_accelerator_maybeExchangeDevice": "_maybe_exchange_device",
+    "_accelerator_resetAccumulatedStats": "reset_accumulated_memory_stats",
+    "_accelerator_resetPeakStats": "reset_peak_memory_stats",
+    "_accelerator_setDeviceIndex": "set_device",
+    "_accelerator_setStream": "set_stream",
+    "_accelerator_synchronizeDevice": "synchronize",
+}
 
 _originals: dict[tuple[Any, str], Any] = {}
 
@@ -45,7 +47,13 @@ def _other() -> torch.device | None:
 
 
 def _other_or_cpu() -> torch.device:
-    return _other() or torch.device("cpu")
+    """As `_other`, but only if there is such a device in the machine."""
+    other = _other()
+    if other is None:
+        return torch.device("cpu")
+    counted = getattr(torch._C, f"_{other.type}_getDeviceCount", None)  # 0 without a driver, too
+    present = counted() > 0 if counted else torch.get_device_module(other.type).is_available()
+    return other if present else torch.device("cpu")
 
 
 def _activities_without_us() -> set[Any]:
@@ -55,8 +63,15 @@ def _activities_without_us() -> set[Any]:
     return _originals[torch.autograd, "_supported_activities"]() - {ProfilerActivity.PrivateUse1}
 
 
-def _refuse() -> Any:
-    raise RuntimeError(NONE_AVAILABLE)
+def _use(name: str) -> Callable[..., Any]:
+    def use(*args: Any) -> Any:
+        other = _other()
+        function = getattr(torch.get_device_module(other.type), _USES[name], None) if other and _USES[name] else None
+        if function is None:
+            raise RuntimeError(NONE_AVAILABLE)
+        return function(*args)
+
+    return use
 
 
 def hide(may_be_found: Callable[[], bool]) -> None:
@@ -64,7 +79,7 @@ def hide(may_be_found: Callable[[], bool]) -> None:
     hidden = {
         (torch._C, "_accelerator_getAccelerator"): _other,
         (torch._C, "_get_accelerator"): _other_or_cpu,
-        **{(torch._C, name): _refuse for name in _USES},
+        **{(torch._C, name): _use(name) for name in _USES},
         (torch.autograd, "_supported_activities"): _activities_without_us,
     }
     for (module, name), without_us in hidden.items():
@@ -74,9 +89,9 @@ def hide(may_be_found: Callable[[], bool]) -> None:
             setattr(module, name, _choose(original, without_us, may_be_found))
 
 
-def _choose(original: Any, without_us: Callable[[], Any], may_be_found: Callable[[], bool]) -> Any:
+def _choose(original: Any, without_us: Callable[..., Any], may_be_found: Callable[[], bool]) -> Any:
     def function(*args: Any) -> Any:
-        return original(*args) if may_be_found() else without_us()
+        return original(*args) if may_be_found() else without_us(*args)
 
     return function
 

@@ -1,7 +1,5 @@
 #include "runtime/graph_cache.h"
 
-#include <atomic>
-#include <cstdio>
 #include <string>
 
 #include "graph/graph.h"
@@ -9,7 +7,7 @@
 #include "plan/plan.h"
 #include "runtime/metrics.h"
 #include "support/flags.h"
-#include "support/log.h"
+#include "support/dump.h"
 
 namespace sinter::runtime {
 namespace {
@@ -18,18 +16,6 @@ bool subset(const std::vector<bool>& part, const std::vector<bool>& whole) {
   for (size_t i = 0; i < part.size(); ++i)
     if (part[i] && !whole[i]) return false;
   return true;
-}
-
-void dump(const graph::Graph& graph, const plan::Plan& plan) {
-  const std::string folder = flags::dump();
-  if (folder.empty()) return;
-  static std::atomic<unsigned> number{0};
-  const std::string path = folder + "/graph-" + std::to_string(number++) + ".txt";
-  std::FILE* file = std::fopen(path.c_str(), "w");
-  if (!file) return log::warning("SINTER_DUMP: cannot write " + path);
-  const std::string text = to_text(graph) + to_text(plan, graph);
-  std::fwrite(text.data(), 1, text.size(), file);
-  std::fclose(file);
 }
 
 }  // namespace
@@ -41,7 +27,7 @@ Result<std::shared_ptr<const Executable>> GraphCache::plan(const graph::Trace& t
   graph::Graph graph = build_graph(trace, live);
   SINTER_RETURN_IF_ERROR(passes::run_passes(graph, {.verify = flags::verify_ir()}));
   plan::Plan plan = plan::make_plan(graph);
-  dump(graph, plan);
+  if (!flags::dump().empty()) dump_text("graph", to_text(graph) + to_text(plan, graph));
   SINTER_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,
                           engine_.compile(std::move(graph), std::move(plan)));
   return std::shared_ptr<const Executable>(std::move(executable));

@@ -284,6 +284,20 @@ bool in_place_by_functional(const OpInfo& info, const torch::jit::Stack& stack, 
   return types_implemented(info, digest, call);
 }
 
+// On the CPU, operands of other types than the common one are converted before strides are decided, and the copy of one
+// with holes or overlaps has none: what the meta function sees is not what the kernel will.
+bool strides_follow_converted_copies(const TorchCall& call) {
+  bool mixed = false, holes = false;
+  const graph::TensorMeta* first = nullptr;
+  for (const graph::Operand& operand : call.operands) {
+    if (operand.meta.sizes.empty()) continue;
+    if (!first) first = &operand.meta;
+    mixed = mixed || operand.meta.dtype != first->dtype;
+    holes = holes || !operand.meta.dense();
+  }
+  return mixed && holes;
+}
+
 }  // namespace
 
 bool describe_results(const OpInfo& info, c10::ArrayRef<c10::IValue> outputs,
@@ -317,7 +331,7 @@ bool describe_results(const OpInfo& info, c10::ArrayRef<c10::IValue> outputs,
 bool infer(const OpInfo& info, const torch::jit::Stack& stack, const Digest& digest, TorchCall& call) {
   if (call.random && infer_random(info, stack, call)) return true;
   // An op that only overwrites its arguments returns nothing new, but its errors must be seen here: it is tried.
-  if (!info.writes_any && !info.row.has(ops::kMetaIncomplete)) {
+  if (!info.writes_any && !info.row.has(ops::kMetaIncomplete) && !strides_follow_converted_copies(call)) {
     if (const c10::KernelFunction* function = meta_function(info.name))
       if (run_meta(info, *function, stack, call)) {
         if (types_implemented(info, digest, call)) return true;

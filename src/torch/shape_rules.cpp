@@ -55,7 +55,7 @@ bool overwrite(const RuleInput& input, Results&) {
 bool copy(const RuleInput& input, Results&) {
   const at::Tensor& self = tensor_at(input, 0);
   const at::Tensor& source = tensor_at(input, 1);
-  if (input.digest.shares_memory || !self.defined() || !source.defined()) return false;
+  if (input.digest.shares_memory || !plain(self) || !plain(source)) return false;
   if (at::has_internal_overlap(self) != at::MemOverlap::No) return false;
   if (source.is_complex() && !self.is_complex()) return false;  // warns
   if (source.dim() > self.dim()) return false;
@@ -213,6 +213,93 @@ bool flash_attention(const RuleInput& input, Results& results) {
   return true;
 }
 
+// A reduction of everything to one number of the same type: no trial on the whole tensor. Floats only, since sums of
+// integers are wider.
+bool reduce_all(const RuleInput& input, Results& results) {
+  const at::Tensor& self = tensor_at(input, 0);
+  if (!plain(self) || !self.is_floating_point() || self.numel() == 0) return false;
+  if (input.arguments.size() > 1 && !input.arguments[1].isNone()) return false;  // another dtype
+  results.push_back(contiguous(self.scalar_type(), {}));
+  return true;
+}
+
+// roll, flip: packed input, same layout out. Dimensions out of range are the trial's business.
+bool rearrange(const RuleInput& input, Results& results) {
+  const at::Tensor& self = tensor_at(input, 0);
+  if (!plain(self) || !self.is_contiguous() || self.numel() == 0) return false;
+  const std::vector<int64_t> dims = input.arguments.back().toIntVector();
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] < -self.dim() || dims[i] >= self.dim()) return false;
+    for (size_t k = 0; k < i; ++k)
+      if ((dims[i] - dims[k]) % self.dim() == 0) return false;
+  }
+  if (input.arguments.size() == 3 && input.arguments[1].toIntVector().size() != std::max<size_t>(dims.size(), 1)) return false;
+  results.push_back(contiguous(self.scalar_type(), self.sizes()));
+  return true;
+}
+
+// ---------------------------------------------------------------- convolutions
+
+// Contiguous in the plain order and in no other: channels-last results follow rules of their own.
+bool plain_images(const at::Tensor& tensor) {
+  return plain(tensor) && tensor.is_contiguous() && tensor.numel() != 0 &&
+         tensor.suggest_memory_format() == at::MemoryFormat::Contiguous &&
+         !tensor.is_contiguous(tensor.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d);
+}
+
+// The sizes of a convolution that is not transposed, where everything about it is regular.
+bool convolution_sizes(const at::Tensor& image, const at::Tensor& weight, c10::ArrayRef<c10::IValue> settings,
+                       std::vector<int64_t>& sizes) {
+  if (!image.defined() || !weight.defined() || image.dim() < 4 || image.dim() > 5 || weight.dim() != image.dim()) return false;
+  if (!plain_images(image) || !plain(weight) || !weight.is_contiguous() || weight.numel() == 0) return false;
+  if (weight.suggest_memory_format() != at::MemoryFormat::Contiguous) return false;
+  if (image.scalar_type() != at::kFloat || weight.scalar_type() != at::kFloat) return false;
+  const std::vector<int64_t> stride = settings[0].toIntVector(), padding = settings[1].toIntVector(),
+                             dilation = settings[2].toIntVector();
+  const int64_t groups = settings[5].toInt(), spatial = image.dim() - 2;
+  if (settings[3].toBool() || groups < 1 || weight.size(1) * groups != image.size(1) || weight.size(0) % groups != 0)
+    return false;
+  const auto at = [&](const std::vector<int64_t>& list, int64_t d) {
+    return list.size() == 1 ? list[0] : list[static_cast<size_t>(d)];
+  };
+  for (const auto* list : {&stride, &padding, &dilation})
+    if (list->size() != 1 && list->size() != static_cast<size_t>(spatial)) return false;
+  sizes = {image.size(0), weight.size(0)};
+  for (int64_t d = 0; d < spatial; ++d) {
+    if (at(stride, d) < 1 || at(padding, d) < 0 || at(dilation, d) < 1) return false;
+    const int64_t reach = at(dilation, d) * (weight.size(d + 2) - 1) + 1;
+    const int64_t room = image.size(d + 2) + 2 * at(padding, d) - reach;
+    if (room < 0) return false;
+    sizes.push_back(room / at(stride, d) + 1);
+  }
+  return true;
+}
+
+bool convolution(const RuleInput& input, Results& results) {
+  std::vector<int64_t> sizes;
+  if (!convolution_sizes(tensor_at(input, 0), tensor_at(input, 1), input.arguments.slice(3), sizes)) return false;
+  const c10::IValue& bias = input.arguments[2];
+  if (bias.isTensor() && bias.toTensor().defined() &&
+      (bias.toTensor().dim() != 1 || bias.toTensor().size(0) != sizes[1] || bias.toTensor().scalar_type() != at::kFloat))
+    return false;
+  results.push_back(contiguous(at::kFloat, sizes));
+  return true;
+}
+
+bool convolution_backward(const RuleInput& input, Results& results) {
+  const at::Tensor& gradient = tensor_at(input, 0);
+  const at::Tensor& image = tensor_at(input, 1);
+  const at::Tensor& weight = tensor_at(input, 2);
+  std::vector<int64_t> sizes;
+  if (!convolution_sizes(image, weight, input.arguments.slice(4), sizes)) return false;
+  if (!plain_images(gradient) || gradient.sizes() != sizes || gradient.scalar_type() != at::kFloat) return false;
+  const std::vector<bool> mask = input.arguments[10].toBoolList().vec();
+  results.push_back(mask[0] ? contiguous(at::kFloat, image.sizes()) : nothing());
+  results.push_back(mask[1] ? contiguous(at::kFloat, weight.sizes()) : nothing());
+  results.push_back(mask[2] ? contiguous(at::kFloat, {weight.size(0)}) : nothing());
+  return true;
+}
+
 struct Row {
   std::string_view op;  // name without overload, or with
   ShapeRule rule;
@@ -231,6 +318,16 @@ constexpr Row kRules[] = {
     {"aten::slice_backward", zeros_of_sizes},
     {"aten::select_backward", zeros_of_sizes},
     {"aten::_scaled_dot_product_flash_attention_for_cpu", flash_attention},
+    // (the overloads with dimensions have structured meta functions, which come first)
+    {"aten::sum", reduce_all},
+    {"aten::mean", reduce_all},
+    {"aten::max", reduce_all},
+    {"aten::min", reduce_all},
+    {"aten::prod", reduce_all},
+    {"aten::flip", rearrange},
+    {"aten::roll", rearrange},
+    {"aten::convolution", convolution},
+    {"aten::convolution_backward", convolution_backward},
     {"aten::_fused_adam_", lists_in_place},
     {"aten::_fused_adamw_", lists_in_place},
     {"aten::_fused_sgd_", lists_in_place},

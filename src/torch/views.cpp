@@ -182,6 +182,8 @@ void record_stream(at::Tensor&, at::Stream) {}  // one stream: nothing can overt
 }  // namespace
 
 void register_views(torch::Library& library) {
+  // nn.TransformerEncoder asks before it turns a padded batch into a nested tensor, which the device does not have.
+  library.impl("_nested_tensor_from_mask_left_aligned", [](const at::Tensor&, const at::Tensor&) { return false; });
   library.impl("empty.memory_format", TORCH_FN(empty));
   library.impl("empty_strided", TORCH_FN(empty_strided));
   library.impl("_efficientzerotensor", TORCH_FN(efficient_zero_tensor));

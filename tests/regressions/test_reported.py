@@ -356,3 +356,40 @@ def test_tied_weights_stay_tied() -> None:
     before = weight.detach().cpu()
     optimizer.step()
     assert not torch.equal(weight.detach().cpu(), before)
+
+
+def test_a_transformer_encoder_with_padding_evaluates() -> None:
+    """PyTorch would make a nested tensor of the batch, which the device does not have. Padded places are nobody's."""
+
+    def build() -> nn.Module:
+        layer = nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True)
+        return nn.TransformerEncoder(layer, 2, enable_nested_tensor=True).eval()
+
+    x, padding = noise(35, 2, 6, 16), torch.tensor([[0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 0, 0]]).bool()
+    with torch.no_grad():
+        want = seeded(build, "cpu")(x, src_key_padding_mask=padding)
+        got = seeded(build, under_test.NAME)(
+            x.to(under_test.NAME), src_key_padding_mask=padding.to(under_test.NAME)
+        ).cpu()
+    torch.testing.assert_close(got[~padding], want[~padding])
+
+
+@pytest.mark.parametrize("kind", (torch.optim.Adam, torch.optim.NAdam, torch.optim.Adagrad, torch.optim.RMSprop))
+def test_a_bad_batch_does_not_count_as_a_step(kind: type[torch.optim.Optimizer]) -> None:
+    """Bias corrections of later steps depend on how many there were."""
+
+    def run(device: str) -> list[torch.Tensor]:
+        net = seeded(lambda: nn.Linear(3, 3), device)
+        optimizer = kind(net.parameters(), lr=0.1, foreach=False)
+        for i in range(5):
+            target = torch.tensor([0, 9 if i == 2 else 1]).to(device)
+            try:
+                optimizer.zero_grad()
+                F.cross_entropy(net(torch.ones(2, 3).to(device)), target).backward()
+                optimizer.step()
+            except IndexError:
+                assert i == 2
+        return [parameter.detach().cpu() for parameter in net.parameters()]
+
+    for want, got in zip(run("cpu"), run(under_test.NAME), strict=True):
+        assert torch.equal(want, got)

@@ -24,7 +24,7 @@ COMMANDS = (Command("info", "print versions, engines, CPU features and places", 
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="torch-sinter", description="A lazy, fusing device for PyTorch training.")
+    parser = argparse.ArgumentParser(prog="torch-sinter", description="A lazy device for PyTorch training.")
     subparsers = parser.add_subparsers(dest="command", metavar="command", required=True)
     for command in COMMANDS:
         subparser = subparsers.add_parser(command.name, help=command.help, description=command.help)

@@ -13,6 +13,8 @@
 #include "loops/lower.h"
 #include "runtime/metrics.h"
 #include "runtime/timeline.h"
+#include "support/dump.h"
+#include "support/flags.h"
 #include "support/log.h"
 
 namespace sinter::engine {
@@ -304,6 +306,7 @@ class Planner {
 
   Result<std::unique_ptr<NativeExecutable>> run() {
     count_touches();
+    if (!flags::dump().empty()) dump_text("fusion", to_text(schedule_, graph_));
     made_ = std::make_unique<NativeExecutable>();
     const std::vector<fusion::Item>& items = schedule_.items;
     for (size_t i = 0; i < items.size();) {
@@ -322,6 +325,7 @@ class Planner {
       SINTER_RETURN_IF_ERROR(add_wave(i, end));
       i = end;
     }
+    if (!loops_.empty()) dump_text("loops", loops_);
     for (uint32_t buffer = 0; buffer < last_.size(); ++buffer) {
       if (last_[buffer] == kNever)
         made_->unused.push_back(buffer);
@@ -378,6 +382,7 @@ class Planner {
       const fusion::Group& group = schedule_.groups[schedule_.items[i].index];
       SINTER_ASSIGN_OR_RETURN(loops::Loop loop,
                               loops::lower(graph_, group, [&](uint32_t buffer) { return visible(buffer); }));
+      if (!flags::dump().empty()) loops_ += describe(graph_, group) + "\n" + to_text(loop.kernel);
       SINTER_ASSIGN_OR_RETURN(const LoadedKernel* kernel, find_or_compile(loop.kernel));
       size_t at = kNever;
       for (size_t known : launches)
@@ -404,6 +409,7 @@ class Planner {
   std::vector<size_t> last_;  // step that touches a buffer last
   std::vector<bool> shared_;
   std::vector<size_t> step_of_;  // of each launch
+  std::string loops_;            // text of the kernels, when asked for
 };
 
 class NativeEngine final : public runtime::Engine {

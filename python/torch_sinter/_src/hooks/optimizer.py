@@ -18,14 +18,32 @@ CAUSE = "optimizer step"
 _end_graph: Any = None
 
 
-# Whose step is running (its id: this must keep no optimizer alive), and for how many parameters it had state before.
-_running: tuple[int, int] = (0, 0)
+# Whose step is running (its id: this must keep no optimizer alive), for how many parameters it had state before, and
+# copies of host state that is more than a count of steps.
+_running: tuple[int, int, list[tuple[torch.Tensor, torch.Tensor]]] = (0, 0, [])
 
 
 def _before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
     global _running
     if not torch.compiler.is_compiling():
-        _running = (id(optimizer), len(optimizer.state))
+        _running = (id(optimizer), len(optimizer.state), _host_state(optimizer))
+
+
+def _host_state(optimizer: torch.optim.Optimizer) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Such as NAdam's product of momenta. The first parameter's state tells which there are: for most, none."""
+    for first in optimizer.state.values():
+        names = [
+            name
+            for name, value in first.items()
+            if name != "step" and isinstance(value, torch.Tensor) and value.device.type == "cpu"
+        ]
+        break
+    else:
+        return []
+    if not names:
+        return []
+    found = (state[name] for state in optimizer.state.values() for name in names if name in state)
+    return [(value, value.clone()) for value in found]
 
 
 def _after_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -39,21 +57,32 @@ def _after_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Non
             try:
                 _end_graph(CAUSE)
             except Exception:
-                _forget_new_state(optimizer)
+                _undo(optimizer)
                 raise
             return
 
 
-def _forget_new_state(optimizer: torch.optim.Optimizer) -> None:
-    """Drop the state that a failed step made, such as momentum copied from gradients that never came.
+def _undo(optimizer: torch.optim.Optimizer) -> None:
+    """Take back what a failed step did on the host.
 
-    On the CPU the error would have come before the step, which would not have run. What existed before the step has
-    kept its contents, as the weights have.
+    On the CPU the error would have come before the step, which would not have run. What existed on the device has kept
+    its contents, as the weights have. State that the step made goes, such as momentum copied from gradients that never
+    came; steps counted on the host are counted back.
     """
-    owner, count = _running
-    if owner == id(optimizer):
-        for parameter in list(optimizer.state)[count:]:
-            del optimizer.state[parameter]
+    owner, count, host_state = _running
+    if owner != id(optimizer):
+        return
+    for value, before in host_state:
+        value.copy_(before)
+    for parameter in list(optimizer.state)[count:]:
+        del optimizer.state[parameter]
+    for parameter, state in optimizer.state.items():
+        step = state.get("step") if getattr(parameter, "grad", None) is not None else None
+        if isinstance(step, torch.Tensor):
+            if step.device.type == "cpu":
+                step -= 1
+        elif isinstance(step, (int, float)):
+            state["step"] = step - 1
 
 
 def install() -> None:
