@@ -25,7 +25,7 @@ export CCACHE_NOHASHDIR := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup build demo test test-cpp test-python check conformance bench wheel asan tsan lint format clean distclean
+.PHONY: help setup build demo test test-cpp test-python test-native check conformance bench wheel asan tsan lint format clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,7 +75,7 @@ build: $(STAMPS)/package build/dev/build.ninja
 demo: setup ## train two models on eager CPU and on sinter, and compare
 	@$(PY) examples/demo.py $(DEMO)
 
-test: check test-cpp test-python ## everything that a change must pass
+test: check test-cpp test-python test-native ## everything that a change must pass
 
 check: $(STAMPS)/venv
 	@$(PY) tools/check_layers.py
@@ -84,10 +84,14 @@ test-cpp: setup
 	@$(CTEST) --preset dev
 
 test-python: setup
-	@$(PYTEST) tests -m "not slow and not conformance" $(PYTEST_ARGS)
+	@$(PYTEST) tests -m "not slow and not conformance" --ignore=tests/native $(PYTEST_ARGS)
+
+# The engine is chosen once for a process.
+test-native: setup
+	@SINTER_ENGINE=native $(PYTEST) tests/native tests/fuzz -m "not slow and not conformance" $(PYTEST_ARGS)
 
 conformance: setup ## PyTorch's databases, other libraries' tests, the wheel in a clean environment
-	@$(PYTEST) tests -m "slow or conformance" $(PYTEST_ARGS)
+	@$(PYTEST) tests -m "slow or conformance" --ignore=tests/native $(PYTEST_ARGS)
 
 bench: setup ## the project's benchmarks
 	@$(PY) bench/run.py $(BENCH)

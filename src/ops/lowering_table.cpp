@@ -59,7 +59,7 @@ const std::vector<Lowering>& lowering_table() {
       {"aten::silu_backward", "grad_output * sigmoid(self) * (1 + self * (1 - sigmoid(self)))", kFloating},
       {"aten::gelu", "self * 0.5 * (1 + erf(self * 0.70710678118654752))", kFloating, "approximate=none"},
       {"aten::gelu_backward",
-       "grad * (0.5 * (1 + erf(self * 0.70710678118654752)) + self * (exp(self * self * -0.5) * 0.39894228040143268))",
+       "grad_output * (0.5 * (1 + erf(self * 0.70710678118654752)) + self * (exp(self * self * -0.5) * 0.39894228040143268))",
        kFloating, "approximate=none"},
       {"aten::gelu",
        "0.5 * self * (1 + tanh(0.79788456080286536 * fma(0.044715, self * self * self, self)))", kFloating,
