@@ -294,6 +294,13 @@ void read_environment() {
   }
 }
 
+std::string cache_folder() {
+  if (std::string folder = cache_dir(); !folder.empty()) return folder;
+  if (const char* base = std::getenv("XDG_CACHE_HOME"); base && *base) return std::string(base) + "/torch_sinter";
+  if (const char* home = std::getenv("HOME"); home && *home) return std::string(home) + "/.cache/torch_sinter";
+  return {};
+}
+
 namespace {
 // Runs while the library loads.
 [[maybe_unused]] const bool environment_was_read = (read_environment(), true);

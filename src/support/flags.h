@@ -54,6 +54,10 @@ std::string text(Flag flag);
   inline std::string ident() { return internal::text(Flag::k##NAME); }
 #include "support/flags.each.h"
 
+// The folder for what outlives a process: CACHE_DIR, else torch_sinter in XDG_CACHE_HOME or ~/.cache; empty when there
+// is no home either.
+std::string cache_folder();
+
 // One row of the table with its present value; both values as text that set() accepts.
 struct Info {
   std::string_view name;  // without the prefix SINTER_

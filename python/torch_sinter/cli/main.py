@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from torch_sinter.cli import info
+from torch_sinter.cli import cache, info
 
 
 class Command(NamedTuple):
@@ -20,7 +20,10 @@ class Command(NamedTuple):
     run: Callable[[argparse.Namespace], int]
 
 
-COMMANDS = (Command("info", "print versions, engines, CPU features and places", info.add_arguments, info.run),)
+COMMANDS = (
+    Command("info", "print versions, engines, CPU features and places", info.add_arguments, info.run),
+    Command("cache", "show, verify or clear the kernels kept on disk", cache.add_arguments, cache.run),
+)
 
 
 def _parser() -> argparse.ArgumentParser:

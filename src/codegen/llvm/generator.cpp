@@ -15,6 +15,9 @@
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
+#include <dlfcn.h>
+#include <sys/stat.h>
+
 #include <mutex>
 
 #include "codegen/code_generator.h"
@@ -25,6 +28,16 @@ namespace {
 
 Error from_llvm(llvm::Error error, const char* doing) {
   return bug(std::string("LLVM, ") + doing + ": " + llvm::toString(std::move(error)));
+}
+
+// Tells one build of this library from another: what it emits may have changed.
+std::string own_build() {
+  Dl_info self;
+  struct stat status {};
+  if (!dladdr(reinterpret_cast<void*>(&own_build), &self) || !self.dli_fname || stat(self.dli_fname, &status) != 0)
+    return "unknown";
+  return std::to_string(status.st_size) + "-" + std::to_string(status.st_mtim.tv_sec) + "." +
+         std::to_string(status.st_mtim.tv_nsec);
 }
 
 class LlvmGenerator final : public CodeGenerator {
@@ -53,7 +66,7 @@ class LlvmGenerator final : public CodeGenerator {
     const llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
     generator->lanes_ = features.lookup("avx512f") ? 16 : features.lookup("avx") ? 8 : 4;
     generator->target_ = builder->getTargetTriple().str() + " " + llvm::sys::getHostCPUName().str() + " " +
-                         builder->getFeatures().getString() + " LLVM " LLVM_VERSION_STRING;
+                         builder->getFeatures().getString() + " LLVM " LLVM_VERSION_STRING " build " + own_build();
     return generator;
   }
 
