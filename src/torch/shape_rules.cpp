@@ -223,10 +223,13 @@ bool reduce_all(const RuleInput& input, Results& results) {
   return true;
 }
 
-// roll, flip: packed input, same layout out. Dimensions out of range are the trial's business.
+// roll, flip: packed input, same layout out. Dimensions out of range are the trial's business, and so are those of one
+// element, whose strides may be anything and are kept.
 bool rearrange(const RuleInput& input, Results& results) {
   const at::Tensor& self = tensor_at(input, 0);
   if (!plain(self) || !self.is_contiguous() || self.numel() == 0) return false;
+  for (int64_t size : self.sizes())
+    if (size == 1) return false;
   const std::vector<int64_t> dims = input.arguments.back().toIntVector();
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] < -self.dim() || dims[i] >= self.dim()) return false;
