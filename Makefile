@@ -25,7 +25,7 @@ export CCACHE_NOHASHDIR := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup build demo test test-cpp test-python test-native check conformance bench wheel asan tsan lint format clean distclean
+.PHONY: help setup build demo test test-cpp test-python test-native check conformance conformance-others conformance-database bench wheel asan tsan lint format clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,8 +90,15 @@ test-python: setup
 test-native: setup
 	@SINTER_ENGINE=native $(PYTEST) tests/native tests/fuzz -m "not slow and not conformance" $(PYTEST_ARGS)
 
-conformance: setup ## PyTorch's databases, other libraries' tests, the wheel in a clean environment
-	@$(PYTEST) tests -m "slow or conformance" --ignore=tests/native $(PYTEST_ARGS)
+conformance: conformance-others conformance-database ## what takes longer than a change should wait for
+
+# Other libraries' own tests, the wheel in a clean environment: CI runs these too.
+conformance-others: setup
+	@$(PYTEST) tests/models tests/packaging tests/regressions tests/integration -m "slow or conformance" $(PYTEST_ARGS)
+
+# PyTorch's databases op by op and in further types, fuzz over many more seeds: half an hour and more.
+conformance-database: setup
+	@$(PYTEST) tests/conformance tests/fuzz tests/device tests/laziness tests/semantics -m "slow or conformance" $(PYTEST_ARGS)
 
 bench: setup ## the project's benchmarks
 	@$(PY) bench/run.py $(BENCH)
