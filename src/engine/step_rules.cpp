@@ -17,7 +17,7 @@ void LibraryStep::run(const runtime::RunArguments& arguments, StepRules& rules, 
     if (access != Access::kWrite) scratch.reads.push_back(buffer);
     if (access != Access::kRead) scratch.writes.push_back(buffer);
   }
-  std::exception_ptr error = rules.forbids(scratch.reads, scratch.writes);
+  std::exception_ptr error = rules.forbids(scratch.reads, scratch.writes, trace_index_);
   for (size_t k = 0; k < results_.size(); ++k)
     scratch.writes.push_back(scratch.results[k] = rules.buffer(results_[k]));
   if (!error) {

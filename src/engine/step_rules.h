@@ -21,15 +21,18 @@ class StepRules {
   runtime::Buffer* buffer(uint32_t number) const { return arguments_.buffers[number].get(); }
 
   // The error that forbids a step to run, or null. `reads` and `writes` are what it touches; a buffer that is both
-  // read and written stands in both.
-  std::exception_ptr forbids(std::span<runtime::Buffer* const> reads, std::span<runtime::Buffer* const> writes) const {
+  // read and written stands in both. `trace_index`: of the step's last op. Engines may run steps later than the program
+  // says: what came before the failing op has been computed for eager, too, and is not skipped.
+  std::exception_ptr forbids(std::span<runtime::Buffer* const> reads, std::span<runtime::Buffer* const> writes,
+                             uint32_t trace_index) const {
     for (const runtime::Buffer* buffer : reads) {
       if (buffer->failure) return buffer->failure->error;
       if (!stale_.empty() && stale_.count(buffer)) return result_.error;
     }
     for (const runtime::Buffer* buffer : writes) {
       if (!stale_.empty() && stale_.count(buffer)) return result_.error;
-      if (result_.error && buffer->contents.load(std::memory_order_relaxed)) return result_.error;
+      if (result_.error && trace_index > result_.failed_node && buffer->contents.load(std::memory_order_relaxed))
+        return result_.error;
     }
     return nullptr;
   }

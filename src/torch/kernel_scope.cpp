@@ -41,6 +41,13 @@ SetThreadsLocal mkl_set_local() {
   return function;
 }
 
+// The first parallel loop of a thread sets the process's number of threads for it, and would undo ours. PyTorch notes
+// in an inline function whether that has been done, so there is one such note in its library and one in this.
+void init_threads() {
+  at::get_num_threads();
+  at::internal::lazy_init_num_threads();
+}
+
 #if defined(__x86_64__)
 constexpr unsigned kDenormalBits = 0x8040;  // flush-to-zero and denormals-are-zero
 #endif
@@ -100,7 +107,7 @@ void note_forked_child() { forked_child = true; }
 ThreadPolicy::ThreadPolicy() {
   if (!on_autograd_thread() && !forked_child.load(std::memory_order_relaxed)) return;
   if (!omp_set() || !omp_get()) return;
-  at::get_num_threads();  // its first call on a thread sets the process's number, and would undo ours
+  init_threads();
   saved_ = omp_get()();
   omp_set()(1);
   if (mkl_set_local()) mkl_set_local()(1);
@@ -114,6 +121,7 @@ ThreadPolicy::~ThreadPolicy() {
 
 void use_threads(int count) {
   if (!omp_set() || !omp_get()) return;
+  init_threads();
   if (at::get_num_threads() != count) omp_set()(count);
 }
 

@@ -206,7 +206,7 @@ class NativeExecutable final : public runtime::Executable {
       scratch.writes.clear();
       for (uint32_t number : part.reads) scratch.reads.push_back(rules.buffer(number));
       for (uint32_t number : part.writes) scratch.writes.push_back(rules.buffer(number));
-      std::exception_ptr error = rules.forbids(scratch.reads, scratch.writes);
+      std::exception_ptr error = rules.forbids(scratch.reads, scratch.writes, part.trace_index);
       for (size_t i = 0; !error && i < scratch.writes.size(); ++i) {
         scratch.writes[i]->failure = nullptr;
         error = arguments.host.give_memory(*scratch.writes[i]);
