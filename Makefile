@@ -17,6 +17,8 @@ PIP_INSTALL := $(PY) -m pip --disable-pip-version-check install -qq
 CMAKE := $(BIN)/cmake
 CTEST := $(BIN)/ctest
 PYTEST := $(PY) -m pytest
+# PYTEST_ARGS="-k name" may leave one of several processes without a test.
+NONE_IS_FINE = $(if $(PYTEST_ARGS),|| test $$? -eq 5)
 export PATH := $(BIN):$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Lets ccache give a second clone what the first one compiled.
@@ -25,7 +27,7 @@ export CCACHE_NOHASHDIR := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup build demo test test-cpp test-python test-native check conformance conformance-others conformance-database bench wheel asan tsan lint format clean distclean
+.PHONY: help setup build demo test test-cpp test-python test-python-database test-python-rest test-native check conformance conformance-others conformance-database bench wheel asan tsan lint format clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,12 +85,21 @@ check: $(STAMPS)/venv
 test-cpp: setup
 	@$(CTEST) --preset dev
 
+# Two processes side by side. Waiting threads do not spin, or they would take the other's core; PyTorch's databases are
+# small calls, which one thread serves.
 test-python: setup
-	@$(PYTEST) tests -m "not slow and not conformance" --ignore=tests/native $(PYTEST_ARGS)
+	@$(MAKE) --no-print-directory -j2 --output-sync=target test-python-database test-python-rest
+
+test-python-database:
+	@OMP_NUM_THREADS=1 $(PYTEST) tests/conformance -m "not slow and not conformance" $(PYTEST_ARGS) $(NONE_IS_FINE)
+
+test-python-rest:
+	@OMP_WAIT_POLICY=passive $(PYTEST) tests -m "not slow and not conformance" --ignore=tests/native \
+	  --ignore=tests/conformance $(PYTEST_ARGS) $(NONE_IS_FINE)
 
 # The engine is chosen once for a process.
 test-native: setup
-	@SINTER_ENGINE=native $(PYTEST) tests/native tests/fuzz -m "not slow and not conformance" $(PYTEST_ARGS)
+	@SINTER_ENGINE=native $(PYTEST) tests/native tests/fuzz -m "not slow and not conformance" $(PYTEST_ARGS) $(NONE_IS_FINE)
 
 conformance: conformance-others conformance-database ## what takes longer than a change should wait for
 
@@ -96,9 +107,9 @@ conformance: conformance-others conformance-database ## what takes longer than a
 conformance-others: setup
 	@$(PYTEST) tests/models tests/packaging tests/regressions tests/integration -m "slow or conformance" $(PYTEST_ARGS)
 
-# PyTorch's databases op by op and in further types, fuzz over many more seeds: half an hour and more.
+# PyTorch's databases op by op and in further types, fuzz over many more seeds: a quarter of an hour and more.
 conformance-database: setup
-	@$(PYTEST) tests/conformance tests/fuzz tests/device tests/laziness tests/semantics -m "slow or conformance" $(PYTEST_ARGS)
+	@OMP_NUM_THREADS=1 $(PYTEST) tests/conformance tests/fuzz tests/device tests/laziness tests/semantics -m "slow or conformance" $(PYTEST_ARGS)
 
 bench: setup ## the project's benchmarks
 	@$(PY) bench/run.py $(BENCH)
