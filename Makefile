@@ -101,14 +101,15 @@ test-python-rest:
 test-native: setup
 	@SINTER_ENGINE=native $(PYTEST) tests/native tests/fuzz -m "not slow and not conformance" $(PYTEST_ARGS) $(NONE_IS_FINE)
 
-conformance: conformance-others conformance-database ## what takes longer than a change should wait for
+conformance: setup ## PyTorch's databases in full, other libraries' tests, the wheel in a clean environment
+	@$(MAKE) --no-print-directory -j2 --output-sync=target conformance-database conformance-others
 
-# Other libraries' own tests, the wheel in a clean environment: CI runs these too.
-conformance-others: setup
-	@$(PYTEST) tests/models tests/packaging tests/regressions tests/integration -m "slow or conformance" $(PYTEST_ARGS)
+# Other libraries' own tests, the wheel in a clean environment.
+conformance-others:
+	@OMP_WAIT_POLICY=passive $(PYTEST) tests/models tests/packaging tests/regressions tests/integration -m "slow or conformance" $(PYTEST_ARGS)
 
 # PyTorch's databases op by op and in further types, fuzz over many more seeds: a quarter of an hour and more.
-conformance-database: setup
+conformance-database:
 	@OMP_NUM_THREADS=1 $(PYTEST) tests/conformance tests/fuzz tests/device tests/laziness tests/semantics -m "slow or conformance" $(PYTEST_ARGS)
 
 bench: setup ## the project's benchmarks
