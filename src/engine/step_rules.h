@@ -2,7 +2,7 @@
 //
 // After an op has failed, eager execution would not have gone on. Here later ops are recorded already: those that write
 // memory which holds values are skipped, so that it keeps them, and what depends on anything skipped gets the same
-// error. Ops that only fill new memory from healthy inputs still run: an optimizer's state that was made after the
+// error. What another thread recorded would have gone on, and does. Ops that only fill new memory from healthy inputs still run: an optimizer's state that was made after the
 // failing op must be usable in the next step.
 #pragma once
 
@@ -31,7 +31,8 @@ class StepRules {
     }
     for (const runtime::Buffer* buffer : writes) {
       if (!stale_.empty() && stale_.count(buffer)) return result_.error;
-      if (result_.error && trace_index > result_.failed_node && buffer->contents.load(std::memory_order_relaxed))
+      if (result_.error && trace_index > result_.failed_node && same_thread(trace_index) &&
+          buffer->contents.load(std::memory_order_relaxed))
         return result_.error;
     }
     return nullptr;
@@ -63,6 +64,11 @@ class StepRules {
   const runtime::RunResult& result() const { return result_; }
 
  private:
+  bool same_thread(uint32_t trace_index) const {
+    const auto& threads = arguments_.threads;
+    return threads.empty() || threads[trace_index] == threads[result_.failed_node];
+  }
+
   const runtime::RunArguments& arguments_;
   runtime::RunResult result_;
   std::unordered_set<const runtime::Buffer*> stale_;  // hold values from before a skipped write

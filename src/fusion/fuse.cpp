@@ -24,6 +24,7 @@ class Fuser {
       std::vector<PlacedPoint> points = points_of(graph_, i);
       if (points.empty()) {
         close_conflicts(graph_.nodes[i]);
+        if (may_raise(graph_.nodes[i])) close_updates();
         schedule_.items.push_back({Item::Kind::kLibrary, i});
         continue;
       }
@@ -37,7 +38,8 @@ class Fuser {
   struct Open {
     Group group;
     std::unordered_map<uint32_t, uint32_t> read, written;  // buffers, with how often
-    bool lists = false;  // has an element of a node over lists
+    bool lists = false;    // has an element of a node over lists
+    bool updates = false;  // writes memory that was there before the graph
     size_t accesses = 0;
   };
   using Number = uint32_t;  // of an open group
@@ -58,6 +60,20 @@ class Fuser {
     for (const graph::Use& use : node.uses) find_groups(use.value.buffer, false, found);
     for (const graph::Definition& definition : node.definitions) find_groups(definition.value.buffer, true, found);
     close(found);
+  }
+
+  // What may fail because of values. As in dead code removal, ops that the table does not know may.
+  static bool may_raise(const graph::Node& node) {
+    const ops::Op& op = *node.call->op;
+    return op.op_class == ops::OpClass::kLibrary || op.has(ops::kChecksContents);
+  }
+
+  // Updates of memory that lives on happen before an op that may fail, as they would have in eager.
+  void close_updates() {
+    std::vector<Number> found;
+    for (const Number number : open_)
+      if (groups_[number].updates) found.push_back(number);
+    close(std::move(found));
   }
 
   // ---- joining
@@ -145,6 +161,7 @@ class Fuser {
     for (const Point& point : open.group.points) {
       for (const View& view : point.inputs) ++open.read[view.value.buffer];
       ++open.written[point.output.value.buffer];
+      open.updates = open.updates || graph_.buffers[point.output.value.buffer].origin != graph::Origin::kResult;
     }
     const Number number = next_++;
     std::unordered_set<uint32_t> buffers;

@@ -121,9 +121,10 @@ class Lowerer {
         return round(convert(value, to), from == point.common ? DType::kFloat32 : point.common);
       }
       const uint32_t value = scalar(node, formal, at, to);
-      // PyTorch compares with, and fills in, the scalar in the tensor's own type.
+      // PyTorch compares with, fills in, and scales addends by the scalar in the tensor's own type.
       const auto rule = point.lowering->row->rule;
-      return rule == ops::TypeRule::kCompare || rule == ops::TypeRule::kSelect ? round(value, point.common) : value;
+      const bool rounded = rule == ops::TypeRule::kCompare || rule == ops::TypeRule::kSelect || name == "alpha";
+      return rounded ? round(value, point.common) : value;
     }
     throw Unsupported{"argument " + name};
   }

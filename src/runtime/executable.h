@@ -23,6 +23,7 @@ struct RunArguments {
   std::span<const graph::Scalar> scalars;    // by slot
   std::vector<Ref<Buffer>>& retired;         // foreign buffers, to be freed outside the locks
   Host& host;
+  std::span<const uint16_t> threads = {};    // which thread recorded each op of the trace; empty when all are one's
 };
 
 struct RunResult {

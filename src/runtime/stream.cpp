@@ -16,6 +16,13 @@ namespace {
 // Ops at the start of a graph that are looked for again when a bound cuts it.
 constexpr size_t kRepetitionWindow = 12;
 
+// A number for the calling thread. It may come again after 65,536 threads: then two share a failure.
+uint16_t this_thread() {
+  static std::atomic<uint16_t> next{0};
+  thread_local const uint16_t number = next++;
+  return number;
+}
+
 // Cleared by after_fork: threads of the parent do not exist in the child.
 thread_local bool running_graph = false;
 
@@ -43,6 +50,7 @@ uint32_t Stream::number_of(Buffer& buffer, graph::Origin origin_if_new) {
 
 void Stream::append(const Record& record) {
   graph::Trace& trace = open_.trace;
+  open_.recorders.push_back(this_thread());
   trace.nodes.push_back({record.call, static_cast<uint32_t>(trace.operands.size()),
                          static_cast<uint32_t>(trace.results.size()),
                          static_cast<uint32_t>(trace.scalars.size())});
@@ -182,6 +190,7 @@ bool Stream::take_prefix(size_t count, OpenGraph& out) {
     append({node.call, operands, offsets,
             std::span(trace.scalars).subspan(node.first_scalar, node.call->scalars.size()), results,
             trace.settings});
+    open_.recorders.back() = out.recorders[count + i];
     if (count + i < lines) {
       open_.lines.resize(open_.trace.nodes.size());
       open_.lines.back() = std::move(out.lines[count + i]);
@@ -198,6 +207,7 @@ bool Stream::take_prefix(size_t count, OpenGraph& out) {
   trace.scalars.resize(first_scalar);
   trace.origins.resize(kept);
   out.buffers.resize(kept);
+  out.recorders.resize(count);
   if (out.lines.size() > count) out.lines.resize(count);
   if (out.events.size() > count) out.events.resize(count);
   return true;
@@ -289,7 +299,7 @@ std::exception_ptr Stream::run(OpenGraph& graph, std::vector<Ref<Buffer>>& retir
   } else {
     const auto timing = metrics().time(Timer::kRun);
     const RunResult result =
-        (*executable)->run({graph.buffers, graph.trace.scalars, retired, host_});
+        (*executable)->run({graph.buffers, graph.trace.scalars, retired, host_, graph.recorders});
     error = result.error;
     if (error) {
       if (result.failed_node < graph.lines.size() && !graph.lines[result.failed_node].empty())

@@ -85,6 +85,7 @@ class Stream {
     std::vector<Ref<Buffer>> buffers;
     std::vector<std::string> lines;  // by node, when lines are traced
     std::vector<uint64_t> events;    // by node, when a profiler listens
+    std::vector<uint16_t> recorders; // by node: which thread recorded it
     uint64_t sequence = 1;
     size_t pending_bytes = 0;
     int threads = 0;                 // of the kernels, when the worker runs it

@@ -259,3 +259,18 @@ def test_a_run_on_autograds_thread_starts_no_second_pool() -> None:
         """
     )
     assert outcome.lines == ["pt_autograd_0", "0"]
+
+
+def test_the_failure_of_one_thread_skips_nothing_of_another() -> None:
+    """Eager's other threads would have gone on."""
+    kept = torch.ones(17).to(under_test.NAME)
+    table, bad = torch.randn(5, 3).to(under_test.NAME), torch.tensor([99]).to(under_test.NAME)
+    under_test.sync()
+    found = []
+    failing = threading.Thread(target=lambda: found.append(torch.nn.functional.embedding(bad, table).sum()))
+    failing.start()
+    failing.join()
+    kept.add_(1)
+    with pytest.raises(IndexError):
+        found[0].item()
+    assert kept.tolist() == [2.0] * 17
