@@ -2,8 +2,8 @@
 //
 // After an op has failed, eager execution would not have gone on. Here later ops are recorded already: those that write
 // memory which holds values are skipped, so that it keeps them, and what depends on anything skipped gets the same
-// error. What another thread recorded would have gone on, and does. Ops that only fill new memory from healthy inputs still run: an optimizer's state that was made after the
-// failing op must be usable in the next step.
+// error. What another thread recorded would have gone on, and does. Ops that only fill new memory from healthy inputs
+// still run: an optimizer's state that was made after the failing op must be usable in the next step.
 #pragma once
 
 #include <span>

@@ -45,10 +45,8 @@ struct Formal {
   Kind kind = Kind::kNone;
   uint32_t first = 0;
   uint32_t count = 1;
-  // kScalar from a CPU tensor: its bytes are the scalar's, in this type. A wrapped number takes part in type promotion
-  // as a number does.
+  // kScalar from a CPU tensor: its bytes are the scalar's, in this type.
   bool host_tensor = false;
-  bool wrapped_number = true;
   DType dtype = DType::kFloat64;
   std::string text;  // kFixed: as in `attributes`
 };

@@ -26,6 +26,28 @@ enum class DType : int8_t {
   kBFloat16 = 15,
 };
 
+// Bytes of one element.
+constexpr unsigned size_of(DType dtype) {
+  switch (dtype) {
+    case DType::kUInt8:
+    case DType::kInt8:
+    case DType::kBool:
+      return 1;
+    case DType::kInt16:
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return 2;
+    case DType::kInt32:
+    case DType::kFloat32:
+    case DType::kComplex32:
+      return 4;
+    case DType::kComplex128:
+      return 16;
+    default:
+      return 8;
+  }
+}
+
 // The short name used in graph text ("f32", "i64", …); "dtN" for a type outside the enumeration.
 std::string dtype_name(DType dtype);
 // The inverse of dtype_name; false when the name is unknown.

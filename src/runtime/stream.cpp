@@ -236,19 +236,25 @@ std::exception_ptr Stream::take_late_error() {
   return std::exchange(late_error_, nullptr);
 }
 
-std::exception_ptr Stream::end_graph(std::string_view cause) {
-  (void)cause;
-  if (flags::async()) return enqueue([&](OpenGraph& graph) { return take(graph); });
-  if (running_graph)  // a kernel that ends a graph would wait for itself
-    return host_.explain(nullptr, "a graph was ended from inside a running graph");
+template <typename Take>
+std::exception_ptr Stream::run_at_once(Take&& take_graph) {
   std::vector<Ref<Buffer>> retired;  // freed after the locks
   const std::lock_guard execution(execution_);
   OpenGraph graph;
-  if (!take(graph)) return nullptr;
+  if (!take_graph(graph)) return nullptr;
   metrics().add(Counter::kGraphsEnded);
   const std::exception_ptr error = run(graph, retired);
   finished(graph);
   return error;
+}
+
+std::exception_ptr Stream::end_graph(std::string_view cause) {
+  (void)cause;
+  const auto take_all = [&](OpenGraph& graph) { return take(graph); };
+  if (flags::async()) return enqueue(take_all);
+  if (running_graph)  // a kernel that ends a graph would wait for itself
+    return host_.explain(nullptr, "a graph was ended from inside a running graph");
+  return run_at_once(take_all);
 }
 
 std::exception_ptr Stream::cut_graph() {
@@ -259,15 +265,7 @@ std::exception_ptr Stream::cut_graph() {
     metrics().add(Counter::kGraphsCut);
     return take_prefix(cut ? cut : open_.trace.nodes.size(), graph);
   };
-  if (flags::async()) return enqueue(take_repetition);
-  std::vector<Ref<Buffer>> retired;
-  const std::lock_guard execution(execution_);
-  OpenGraph graph;
-  if (!take_repetition(graph)) return nullptr;
-  metrics().add(Counter::kGraphsEnded);
-  const std::exception_ptr error = run(graph, retired);
-  finished(graph);
-  return error;
+  return flags::async() ? enqueue(take_repetition) : run_at_once(take_repetition);
 }
 
 // Whoever waits for the graph goes on from here.

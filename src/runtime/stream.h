@@ -102,6 +102,9 @@ class Stream {
   // Puts what take_graph() takes into the worker's queue; returns the error of an earlier graph that nobody has heard of.
   template <typename Take>
   std::exception_ptr enqueue(Take&& take_graph);
+  // Runs what take_graph() takes on the calling thread.
+  template <typename Take>
+  std::exception_ptr run_at_once(Take&& take_graph);
   std::exception_ptr take_late_error();
   void finished(const OpenGraph& graph);
   void start_worker();

@@ -415,7 +415,6 @@ graph::Formal formal_of(const ArgumentSlot& slot, const std::string& name) {
       break;
     case Slot::kTensor:
       formal.kind = Formal::Kind::kTensor;
-      formal.wrapped_number = slot.wrapped_number;
       break;
     case Slot::kScalar:
       formal.kind = Formal::Kind::kScalar;
@@ -423,7 +422,6 @@ graph::Formal formal_of(const ArgumentSlot& slot, const std::string& name) {
     case Slot::kHostScalar:
       formal.kind = Formal::Kind::kScalar;
       formal.host_tensor = true;
-      formal.wrapped_number = slot.wrapped_number;
       formal.dtype = static_cast<graph::DType>(slot.dtype);
       break;
     case Slot::kGenerator:

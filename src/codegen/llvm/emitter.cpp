@@ -23,24 +23,6 @@ using loops::MemoryAccess;
 using loops::Stride;
 using loops::Type;
 
-unsigned bytes_of(DType dtype) {
-  switch (dtype) {
-    case DType::kUInt8:
-    case DType::kInt8:
-    case DType::kBool:
-      return 1;
-    case DType::kInt16:
-    case DType::kFloat16:
-    case DType::kBFloat16:
-      return 2;
-    case DType::kInt32:
-    case DType::kFloat32:
-      return 4;
-    default:
-      return 8;
-  }
-}
-
 class Emitter {
  public:
   Emitter(llvm::Module& module, const Kernel& kernel, unsigned lanes)
@@ -102,7 +84,7 @@ class Emitter {
     for (size_t i = 0; i < count; ++i)
       for (size_t d = 0; d < rank; ++d) {
         Value* stride = word(count + i * rank + d, b_.getInt64Ty());
-        strides_[i].push_back(b_.CreateMul(stride, b_.getInt64(bytes_of(kernel_.accesses[i].dtype))));
+        strides_[i].push_back(b_.CreateMul(stride, b_.getInt64(size_of(kernel_.accesses[i].dtype))));
       }
     for (size_t d = 0; d < rank; ++d) sizes_.push_back(word(count * (1 + rank) + d, b_.getInt64Ty()));
     const size_t first = count * (1 + rank) + rank;
@@ -149,7 +131,7 @@ class Emitter {
     for (size_t i = 0; i < kernel_.accesses.size(); ++i) {
       const MemoryAccess& access = kernel_.accesses[i];
       if (access.inner != Stride::kZero || access.store) continue;
-      Value* one = b_.CreateAlignedLoad(memory_type(access.dtype), bases_[i], llvm::Align(bytes_of(access.dtype)));
+      Value* one = b_.CreateAlignedLoad(memory_type(access.dtype), bases_[i], llvm::Align(size_of(access.dtype)));
       broadcasts_[i] = from_memory(b_.CreateVectorSplat(lanes_, one), access.dtype);
     }
     Value* lanes = b_.getInt64(lanes_);
@@ -183,7 +165,7 @@ class Emitter {
       case DType::kFloat16:
         return b_.getHalfTy();
       default:  // bf16 is taken as its bits
-        return b_.getIntNTy(8 * bytes_of(dtype));
+        return b_.getIntNTy(8 * size_of(dtype));
     }
   }
 
@@ -244,7 +226,7 @@ class Emitter {
 
   Value* address(size_t access, Value* i) {
     return b_.CreateGEP(b_.getInt8Ty(), bases_[access],
-                        b_.CreateMul(i, b_.getInt64(bytes_of(kernel_.accesses[access].dtype))));
+                        b_.CreateMul(i, b_.getInt64(size_of(kernel_.accesses[access].dtype))));
   }
 
   // Pointers to lanes of an access whose stride is known when the kernel runs.
@@ -261,7 +243,7 @@ class Emitter {
     const MemoryAccess& access = kernel_.accesses[index];
     if (broadcasts_[index]) return broadcasts_[index];
     llvm::Type* type = vector_of(memory_type(access.dtype));
-    const llvm::Align align(bytes_of(access.dtype));
+    const llvm::Align align(size_of(access.dtype));
     Value* raw;
     if (access.inner == Stride::kAny)
       raw = b_.CreateMaskedGather(type, addresses(index, i), align, mask ? mask : all_lanes(),
@@ -276,7 +258,7 @@ class Emitter {
   void store(size_t index, Value* value, Value* i, Value* mask) {
     const MemoryAccess& access = kernel_.accesses[index];
     Value* raw = to_memory(value, access.dtype);
-    const llvm::Align align(bytes_of(access.dtype));
+    const llvm::Align align(size_of(access.dtype));
     if (access.inner == Stride::kOne && !mask)
       b_.CreateAlignedStore(raw, address(index, i), align);
     else if (access.inner == Stride::kOne)

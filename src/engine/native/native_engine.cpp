@@ -25,24 +25,6 @@ using loops::BoundScalar;
 using loops::Code;
 using runtime::Buffer;
 
-size_t element_size(DType dtype) {
-  switch (dtype) {
-    case DType::kUInt8:
-    case DType::kInt8:
-    case DType::kBool:
-      return 1;
-    case DType::kInt16:
-    case DType::kFloat16:
-    case DType::kBFloat16:
-      return 2;
-    case DType::kInt32:
-    case DType::kFloat32:
-      return 4;
-    default:
-      return 8;
-  }
-}
-
 float half_to_float(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
   uint32_t exponent = bits >> 10 & 31, fraction = bits & 0x3ff;
@@ -272,7 +254,7 @@ Part make_part(const graph::Graph& graph, const fusion::Group& group, loops::Loo
   for (size_t i = 0; i < count; ++i) {
     loops::BoundAccess access = loop.accesses[i];
     (kernel.accesses[i].store ? part.writes : part.reads).push_back(access.buffer);
-    access.offset *= static_cast<int64_t>(element_size(kernel.accesses[i].dtype));
+    access.offset *= size_of(kernel.accesses[i].dtype);
     part.accesses.push_back(access);
   }
   for (auto* list : {&part.reads, &part.writes}) {
