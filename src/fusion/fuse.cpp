@@ -14,7 +14,6 @@ constexpr size_t kMostPoints = 64;
 constexpr size_t kMostAccesses = 24;
 constexpr size_t kMostDimensions = 6;
 
-// How much time a group may pass unclosed does not matter; how many groups are looked at for each node does.
 class Fuser {
  public:
   explicit Fuser(const graph::Graph& graph) : graph_(graph) {}
@@ -37,7 +36,7 @@ class Fuser {
  private:
   struct Open {
     Group group;
-    std::unordered_map<uint32_t, uint32_t> read, written;  // buffers, with how often
+    std::unordered_set<uint32_t> touched, written;  // buffers
     bool lists = false;    // has an element of a node over lists
     bool updates = false;  // writes memory that was there before the graph
     size_t accesses = 0;
@@ -159,30 +158,23 @@ class Fuser {
 
   void remember(Open open) {
     for (const Point& point : open.group.points) {
-      for (const View& view : point.inputs) ++open.read[view.value.buffer];
-      ++open.written[point.output.value.buffer];
-      open.updates = open.updates || graph_.buffers[point.output.value.buffer].origin != graph::Origin::kResult;
+      const uint32_t output = point.output.value.buffer;
+      for (const View& view : point.inputs) open.touched.insert(view.value.buffer);
+      open.touched.insert(output);
+      open.written.insert(output);
+      open.updates = open.updates || graph_.buffers[output].origin != graph::Origin::kResult;
     }
     const Number number = next_++;
-    std::unordered_set<uint32_t> buffers;
-    for (const auto& [buffer, count] : open.read) buffers.insert(buffer);
-    for (const auto& [buffer, count] : open.written) buffers.insert(buffer);
-    for (uint32_t buffer : buffers) touching_.emplace(buffer, number);
+    for (const uint32_t buffer : open.touched) touching_.emplace(buffer, number);
     groups_.emplace(number, std::move(open));
     open_.push_back(number);
   }
 
   void forget(Number number) {
-    const Open& open = groups_[number];
-    for (const auto* map : {&open.read, &open.written})
-      for (const auto& [buffer, count] : *map) {
-        const auto [begin, end] = touching_.equal_range(buffer);
-        for (auto it = begin; it != end; ++it)
-          if (it->second == number) {
-            touching_.erase(it);
-            break;
-          }
-      }
+    for (const uint32_t buffer : groups_[number].touched) {
+      const auto [begin, end] = touching_.equal_range(buffer);
+      touching_.erase(std::find_if(begin, end, [&](const auto& entry) { return entry.second == number; }));
+    }
     groups_.erase(number);
     open_.erase(std::find(open_.begin(), open_.end(), number));
   }
