@@ -14,6 +14,7 @@ from __future__ import annotations
 import enum
 import importlib.machinery
 import os
+import threading
 import types
 import warnings
 from typing import Any
@@ -40,6 +41,11 @@ class BackendConflictError(RuntimeError):
 
 state = State.UNREGISTERED
 
+# Held through the first use, imports included. A fork waits for it: a child has none of the other threads, so what one
+# of them had begun (a module's import, the library, the autograd engine) could never end there.
+lock = threading.RLock()
+os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+
 # torch.manual_seed reaches every registered device. A seed given before the first use waits here for the library.
 pending_seed: int | None = None
 
@@ -58,9 +64,10 @@ class _DeviceModule(types.ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name in names.PUBLIC:
-            from torch_sinter._src import device_module as filled
+            with lock:
+                from torch_sinter._src import device_module as filled
 
-            return getattr(filled, name)
+                return getattr(filled, name)
         raise AttributeError(f"module 'torch.{NAME}' has no attribute {name!r}")
 
     def is_available(self) -> bool:
@@ -133,9 +140,10 @@ def want() -> None:
 def initialize() -> None:
     """Load the library and install the hooks, once."""
     if state is not State.LOADED:
-        from torch_sinter._src import runtime
+        with lock:
+            from torch_sinter._src import runtime
 
-        runtime.initialize()
+            runtime.initialize()
 
 
 def mark_loaded() -> None:

@@ -89,6 +89,33 @@ def test_first_use_in_the_child() -> None:
     assert outcome.lines == ["[2.0, 2.0]", "[2.0, 2.0] 0"]
 
 
+@pytest.mark.parametrize("module", ["torch_sinter._src.runtime", "torch_sinter._src.device_module"])
+def test_fork_in_the_middle_of_another_threads_first_use(module: str) -> None:
+    """A lock or an import of that thread would be held for ever in the child, which does not have the thread."""
+    outcome = scripts.run(
+        f"""
+        import os, sys, threading, time, torch
+        begun = threading.Event()
+        class Slow:
+            def find_spec(self, name, path=None, target=None):
+                if name == "{module}":
+                    begun.set()
+                    time.sleep(0.3)
+        sys.meta_path.insert(0, Slow())
+        thread = threading.Thread(target=lambda: torch.ones(3, device="sinter").sum().item())
+        thread.start()
+        assert begun.wait(20)
+        child = os.fork()
+        if child == 0:
+            os._exit(int(torch.ones(3, device="sinter").sum().item()))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        thread.join()
+        """,
+        timeout=60,
+    )
+    assert outcome.lines == ["3"]
+
+
 def test_big_parallel_work_in_the_child() -> None:
     """More elements than one thread takes, after the parent's threads have been used. (On the CPU the child hangs.)"""
     outcome = scripts.run(

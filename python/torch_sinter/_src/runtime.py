@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import json
 import pathlib
-import threading
 from typing import Any
 
 import torch
@@ -19,7 +18,6 @@ from torch_sinter_autoload import TORCH, entrances, registration
 
 NAME = registration.NAME
 
-_lock = threading.RLock()
 _entered = False
 
 
@@ -40,7 +38,7 @@ def initialize() -> None:
     global _entered
     if is_loaded():
         return
-    with _lock:
+    with registration.lock:
         # The hooks below may ask for the device while they are installed.
         if is_loaded() or _entered:
             return
