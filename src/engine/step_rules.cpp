@@ -24,7 +24,7 @@ void LibraryStep::run(const runtime::RunArguments& arguments, StepRules& rules, 
     metrics().add(Counter::kLibraryCalls);
     error = arguments.host.run({*call_, scratch.operands, offsets_,
                                 arguments.scalars.subspan(first_scalar_, call_->scalars.size()), scratch.results,
-                                trace_index_});
+                                trace_index_, own_kernels_});
   }
   if (error)
     rules.failed(error, trace_index_, scratch.writes);

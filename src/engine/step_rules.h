@@ -74,11 +74,15 @@ class StepRules {
   std::unordered_set<const runtime::Buffer*> stale_;  // hold values from before a skipped write
 };
 
-// A node of the graph that the framework's own kernel runs.
+// A node of the graph that a ready kernel runs: the framework's, or one of ours where the engine allows it.
 class LibraryStep {
  public:
-  explicit LibraryStep(const graph::Node& node)
-      : call_(node.call), results_(node.results), first_scalar_(node.first_scalar), trace_index_(node.trace_index) {
+  LibraryStep(const graph::Node& node, bool own_kernels)
+      : call_(node.call),
+        results_(node.results),
+        first_scalar_(node.first_scalar),
+        trace_index_(node.trace_index),
+        own_kernels_(own_kernels) {
     for (const graph::Use& use : node.uses) {
       operands_.push_back(use.value.buffer);
       offsets_.push_back(use.offset);
@@ -100,6 +104,7 @@ class LibraryStep {
   std::vector<uint32_t> results_;
   uint32_t first_scalar_;
   uint32_t trace_index_;
+  bool own_kernels_;
 };
 
 }  // namespace sinter::engine

@@ -21,6 +21,7 @@ struct LibraryCall {
   std::span<const graph::Scalar> scalars;
   std::span<Buffer* const> results;  // receive memory
   uint32_t trace_index = 0;          // of the op in the graph's trace
+  bool own_kernels = false;          // a kernel of ours may stand in for the framework's
 };
 
 class Host {

@@ -136,7 +136,8 @@ std::exception_ptr TorchHost::run(const runtime::LibraryCall& node) {
     if (runtime::timeline().recording())
       span.emplace(runtime::Span::Kind::kKernel, call.name, describe(call),
                    runtime::Timeline::event_of(node.trace_index));
-    if (!call.random || !run_random(call, node.scalars, stack))
+    const bool own = node.own_kernels && call.own_kernel && call.own_kernel(call, stack);
+    if (!own && (!call.random || !run_random(call, node.scalars, stack)))
       call.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
     take_results(call, node, stack);
     for (size_t k = 0; k < node.operands.size(); ++k)

@@ -17,6 +17,7 @@
 #include "torch/copy.h"
 #include "torch/device_state.h"
 #include "torch/kernel_scope.h"
+#include "torch/kernels/kernel_table.h"
 #include "torch/library_call.h"
 #include "torch/lines.h"
 #include "torch/memory.h"
@@ -85,6 +86,7 @@ Ref<TorchCall> make_call(const OpInfo& info, const torch::jit::Stack& stack, Dig
   call->op = &info.row;
   call->name = info.name;
   call->id = next_call_id();
+  call->own_kernel = own_kernel(info.name);
   fill_call(info, stack, *call);
   fill_random(info, *call);
   call->grad_mode = at::GradMode::is_enabled();

@@ -6,6 +6,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
 
 #include <cstdint>
 #include <vector>
@@ -66,6 +67,8 @@ class TorchCall final : public graph::Call {
   uint32_t seed_scalar = 0;
   uint64_t draws = 0;
   bool random = false;
+  // A kernel of ours for this op, or null; src/torch/kernels.
+  bool (*own_kernel)(const TorchCall& call, torch::jit::Stack& stack) = nullptr;
   // For kReadsGradMode: what it was when the op was recorded.
   bool grad_mode = false;
 };

@@ -294,7 +294,7 @@ class Planner {
     for (size_t i = 0; i < items.size();) {
       if (items[i].kind == fusion::Item::Kind::kLibrary) {
         made_->steps.push_back({static_cast<int32_t>(made_->library.size()), -1, {}});
-        made_->library.emplace_back(graph_.nodes[items[i].index]);
+        made_->library.emplace_back(graph_.nodes[items[i].index], /*own_kernels=*/true);
         node_buffers(graph_.nodes[items[i].index], [&](uint32_t buffer) { last_[buffer] = made_->steps.size() - 1; });
         ++i;
         continue;

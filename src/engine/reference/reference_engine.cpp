@@ -12,7 +12,7 @@ class ReferenceExecutable final : public runtime::Executable {
   ReferenceExecutable(const graph::Graph& graph, plan::Plan plan) : unused_(std::move(plan.unused)) {
     steps_.reserve(plan.steps.size());
     for (plan::Step& planned : plan.steps)
-      steps_.push_back({LibraryStep(graph.nodes[planned.node]), std::move(planned.releases)});
+      steps_.push_back({LibraryStep(graph.nodes[planned.node], false), std::move(planned.releases)});
   }
 
   runtime::RunResult run(const runtime::RunArguments& arguments) const override {

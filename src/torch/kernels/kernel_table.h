@@ -1,0 +1,25 @@
+// Kernels of our own for whole ops that no loop nest describes: contractions, attention.
+//
+// A row of the table names the op and the function. The native engine takes them in place of PyTorch's; the reference
+// engine never does. A function gets the argument stack (CPU tensors, in schema order) and either replaces all
+// arguments by the results and returns true, or leaves the stack as it is and returns false, where PyTorch's kernel is
+// as fast or the case is not one that the function is for. Results have the layout that PyTorch's kernel gives them.
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include <string_view>
+
+#include "torch/torch_call.h"
+
+namespace sinter::torch_device {
+
+using OwnKernel = bool (*)(const TorchCall& call, torch::jit::Stack& stack);
+
+// The row for an op by its name with overload, or null.
+OwnKernel own_kernel(std::string_view op);
+
+// ---- the functions, each in a file of its own name
+bool matrix_product(const TorchCall& call, torch::jit::Stack& stack);
+
+}  // namespace sinter::torch_device
