@@ -179,14 +179,27 @@ class Fuser {
     open_.erase(std::find(open_.begin(), open_.end(), number));
   }
 
+  // One op alone gains from a kernel of ours when it is long enough to be worth a compile and walks along its memory;
+  // what does not (a transposition) PyTorch's kernels do in tiles.
+  static bool worth_a_kernel(const Open& open) {
+    constexpr int64_t kLeastElements = 2048;
+    if (open.group.points.size() > 1 || open.lists) return true;
+    int64_t elements = 1;
+    for (const int64_t size : open.group.sizes) elements *= size;
+    if (elements < kLeastElements) return false;
+    const Point& point = open.group.points[0];
+    for (const View& view : point.inputs)
+      if (view.strides.back() != 0 && view.strides.back() != 1) return false;
+    return point.output.strides.back() == 1;
+  }
+
   void close(std::vector<Number> numbers) {
     if (numbers.empty()) return;
     std::sort(numbers.begin(), numbers.end());
     ++wave_;
     for (const Number number : numbers) {
       Open& open = groups_[number];
-      // One op alone gains nothing from a kernel of ours.
-      if (open.group.points.size() == 1 && !open.lists) {
+      if (!worth_a_kernel(open)) {
         schedule_.items.push_back({Item::Kind::kLibrary, open.group.points[0].node});
       } else {
         open.group.wave = wave_;

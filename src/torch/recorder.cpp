@@ -15,6 +15,7 @@
 #include "torch/call_cache.h"
 #include "torch/call_key.h"
 #include "torch/copy.h"
+#include "torch/decompose.h"
 #include "torch/device_state.h"
 #include "torch/kernel_scope.h"
 #include "torch/kernels/kernel_table.h"
@@ -87,6 +88,7 @@ Ref<TorchCall> make_call(const OpInfo& info, const torch::jit::Stack& stack, Dig
   call->name = info.name;
   call->id = next_call_id();
   call->own_kernel = own_kernel(info.name);
+  call->decompose = decomposition(info.name);
   fill_call(info, stack, *call);
   fill_random(info, *call);
   call->grad_mode = at::GradMode::is_enabled();
@@ -207,6 +209,8 @@ void call_op(const OpInfo& info, torch::jit::Stack& stack) {
     apply_resizes(*call, digest);
     return call_op(info, stack);
   }
+
+  if (call->decompose && call->decompose(*call, stack)) return;
 
   if (call->random) check_random_scalars(*call, std::span(digest.scalars.data(), digest.scalars.size()));
   Results results;

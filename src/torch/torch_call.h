@@ -67,6 +67,8 @@ class TorchCall final : public graph::Call {
   uint32_t seed_scalar = 0;
   uint64_t draws = 0;
   bool random = false;
+  // Records the op as several, or null; torch/decompose.h.
+  bool (*decompose)(const TorchCall& call, torch::jit::Stack& stack) = nullptr;
   // A kernel of ours for this op, or null; src/torch/kernels.
   bool (*own_kernel)(const TorchCall& call, torch::jit::Stack& stack) = nullptr;
   // For kReadsGradMode: what it was when the op was recorded.
