@@ -23,7 +23,7 @@ class FlagsTest : public testing::Test {
 };
 
 TEST_F(FlagsTest, DefaultsAreTheTables) {
-  EXPECT_EQ(flags::engine(), "reference");
+  EXPECT_EQ(flags::engine(), "native");
   EXPECT_FALSE(flags::blocking());
   EXPECT_EQ(flags::max_graph_ops(), 4096);
   EXPECT_EQ(flags::max_graph_bytes(), int64_t{1} << 30);
@@ -99,17 +99,17 @@ TEST_F(FlagsTest, EnvironmentIsReadAndProblemsAreToldOnce) {
 }
 
 TEST_F(FlagsTest, KeyHoldsOnlyWhatChangesPlans) {
-  EXPECT_EQ(flags::key_text(), "ENGINE=reference;");
-  const uint64_t before = flags::version();
-  ASSERT_TRUE(flags::set("ENGINE", "native").ok());
   EXPECT_EQ(flags::key_text(), "ENGINE=native;");
+  const uint64_t before = flags::version();
+  ASSERT_TRUE(flags::set("ENGINE", "reference").ok());
+  EXPECT_EQ(flags::key_text(), "ENGINE=reference;");
   EXPECT_GT(flags::version(), before);
 }
 
 TEST_F(FlagsTest, JsonIsTyped) {
   const std::string json = flags::to_json();
   EXPECT_EQ(json.substr(0, 2), "[{");
-  EXPECT_NE(json.find(R"({"name":"ENGINE","type":"string","default":"reference","value":"reference","help":")"),
+  EXPECT_NE(json.find(R"({"name":"ENGINE","type":"string","default":"native","value":"native","help":")"),
             std::string::npos);
   EXPECT_NE(json.find(R"("name":"MAX_GRAPH_OPS","type":"int","default":4096,"value":4096,)"), std::string::npos);
   EXPECT_NE(json.find(R"("name":"BLOCKING","type":"bool","default":false,"value":false,)"), std::string::npos);

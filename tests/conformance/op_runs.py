@@ -272,7 +272,7 @@ def _input_differences(want: Outcome, got: Outcome) -> list[str]:
                 for x, y in zip(want.mover.tensors, got.mover.tensors, strict=False)
                 if x.untyped_storage()._cdata == a.untyped_storage()._cdata
             ]
-            if not mine or not all(compare.same_bits(x, y.cpu()) for x, y in mine if x.size() == y.size()):
+            if not mine or not all(compare.agree(x, y.cpu()) for x, y in mine if x.size() == y.size()):
                 found.append(f"memory of argument {i} differs after the call")
     return found
 

@@ -33,7 +33,10 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, s
     return results, done
 
 
-@pytest.mark.parametrize("name", checks())
+EXACT = {"fsdp2_mixed_precision", "ddp_with_autocast_and_batch_norm"}  # bf16 products beside 32-bit losses
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.exact) if n in EXACT else n for n in checks()])
 def test_check(name: str, outcomes):
     results, done = outcomes
     for rank, result in enumerate(results):

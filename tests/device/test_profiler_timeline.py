@@ -43,6 +43,7 @@ def kernels(prof: Any) -> list[Any]:
     return [e for e in prof.events() if e.device_type == DeviceType.PrivateUse1]
 
 
+@pytest.mark.exact
 def test_every_library_call_is_on_the_timeline(step: Callable[[], float]):
     with profile(activities=BOTH) as prof:
         _, counts = under_test.counted(lambda: [step() for _ in range(3)], "library_calls")
@@ -67,6 +68,7 @@ def test_kernels_have_times_in_order_inside_the_profile(step: Callable[[], float
     assert sum(e.time_range.elapsed_us() for e in found) <= whole.time_range.elapsed_us()
 
 
+@pytest.mark.exact
 def test_a_kernel_is_counted_under_the_call_that_recorded_it(step: Callable[[], float]):
     """However late it runs: forward's and backward's kernels all run at the read."""
     with profile(activities=BOTH) as prof:
@@ -104,6 +106,7 @@ def test_work_that_is_pending_at_the_end_is_waited_for(device: str):
     assert pending.shape == (8, 8)
 
 
+@pytest.mark.exact
 def test_the_chrome_trace(step: Callable[[], float], tmp_path: pathlib.Path):
     with profile(activities=BOTH) as prof:
         step()
@@ -121,6 +124,7 @@ def test_the_chrome_trace(step: Callable[[], float], tmp_path: pathlib.Path):
     assert host[addmm["args"]["External id"]] == "aten::addmm"
 
 
+@pytest.mark.exact
 def test_a_schedule_keeps_the_active_steps_only(step: Callable[[], float]):
     seen: list[int] = []
     with profile(

@@ -206,6 +206,7 @@ def test_dropout_between_layers(kind, more, packed: bool, device: str):
     assert torch.equal(quiet[0], want)
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("packed", [False, True], ids=["whole", "packed"])
 @pytest.mark.parametrize(("kind", "more"), KINDS)
@@ -297,6 +298,7 @@ def test_the_path_is_eagers(conditions: str, device: str):
         check(copy.deepcopy(module).cpu(), torch.randn(STEPS, BATCH, SIZE), device=device)
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize(("kind", "more"), KINDS)
 def test_training_is_recorded_whole_and_equal(kind, more, device: str):
     """Ten steps of SGD: losses and weights to the bit, nothing run at once."""

@@ -52,6 +52,7 @@ def test_result_types_equal_the_cpus(dtype: torch.dtype, device: str) -> None:
     assert got["mm"] == dtype
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("dtype", LOW)
 def test_training_equals_the_cpus(dtype: torch.dtype, device: str) -> None:
     def train(where: str) -> list[float]:

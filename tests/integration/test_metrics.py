@@ -130,7 +130,7 @@ def test_override_restores_after_an_error() -> None:
 def test_info() -> None:
     info = torch_sinter.info()
     assert info["torch"] == torch.__version__ and info["problem"] is None
-    assert "reference" in info["engines"] and info["library"].endswith(".so")
+    assert info["engines"] == [torch_sinter.flags.get("ENGINE")] and info["library"].endswith(".so")
 
 
 def test_seeds_and_memory_of_the_facade(device: str) -> None:

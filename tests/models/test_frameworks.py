@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from support import compare
 from support import device as under_test
 from support import process
 
@@ -108,9 +109,10 @@ def flat(tree: Any) -> list[float]:
 @pytest.mark.parametrize("options", ("", "gradient_accumulation_steps=2"), ids=("plain", "accumulating"))
 def test_accelerate(tmp_path: pathlib.Path, options: str) -> None:
     got = result(ACCELERATE, under_test.NAME, tmp_path / "device", options)
-    assert got == result(ACCELERATE, "cpu", tmp_path / "cpu", options)
+    assert compare.same_losses(flat(result(ACCELERATE, "cpu", tmp_path / "cpu", options)), flat(got))
 
 
+@pytest.mark.exact
 def test_accelerate_in_bfloat16(tmp_path: pathlib.Path) -> None:
     got = result(ACCELERATE, under_test.NAME, tmp_path / "device", "mixed_precision='bf16'")
     assert got == result(ACCELERATE, "cpu", tmp_path / "cpu", "mixed_precision='bf16'")

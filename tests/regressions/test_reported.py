@@ -209,6 +209,7 @@ def test_no_compiler_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---------------------------------------------------------------------------------------------- precision
 
 
+@pytest.mark.exact
 def test_a_pass_without_gradients_first_inside_autocast() -> None:
     """The cache of lowered weights must not keep copies that no gradient reaches."""
 

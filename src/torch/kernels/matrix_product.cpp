@@ -4,6 +4,7 @@
 // what oneDNN's kernels do, but for operands that oneDNN has to transpose first, and for small ones, where its setup
 // (about 5 us) shows. `python bench/products.py` prints the table this rule was read from.
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 
 #include <cstring>
@@ -36,7 +37,11 @@ bool matrix_product(const TorchCall&, torch::jit::Stack& stack) {
   if (!use) return false;
   const at::Tensor& a = stack[stack.size() - 2].toTensor();
   const at::Tensor& b = stack[stack.size() - 1].toTensor();
-  if (a.scalar_type() != at::kFloat || !a.is_contiguous() || a.size(0) * a.size(1) * b.size(1) < kLeastWork)
+  if (a.scalar_type() != at::kFloat || a.size(0) * a.size(1) * b.size(1) < kLeastWork) return false;
+  // Other strides it would transpose, or send to plain loops.
+  if (!a.is_contiguous() || !(b.is_contiguous() || b.t().is_contiguous())) return false;
+  const at::Context& context = at::globalContext();
+  if (!context.userEnabledMkldnn() || context.float32MatmulPrecision() != at::Float32MatmulPrecision::HIGHEST)
     return false;
   // The op takes weights as [out, in], transposed or not.
   static const auto linear = c10::Dispatcher::singleton()
