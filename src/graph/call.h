@@ -55,6 +55,14 @@ class Call : public RefCounted {
  public:
   ~Call() override = default;
 
+  // The same call over tensors that lie otherwise in memory: `operands` and `results` differ from this one's in strides
+  // only. It keeps the id.
+  virtual Ref<const Call> relaid(std::vector<TensorMeta> to_operands, std::vector<TensorMeta> to_results) const {
+    Ref<Call> copy = make_ref<Call>();
+    copy_into(*copy, std::move(to_operands), std::move(to_results));
+    return copy;
+  }
+
   const ops::Op* op = nullptr;      // row of the op table; never null
   std::string name;                 // "aten::add.Tensor"
   std::string attributes;           // fixed arguments, as text
@@ -63,6 +71,18 @@ class Call : public RefCounted {
   std::vector<ScalarKind> scalars;
   std::vector<Formal> formals;      // in schema order
   uint64_t id = 0;                  // unique in the process; the order of first use
+
+ protected:
+  void copy_into(Call& copy, std::vector<TensorMeta> to_operands, std::vector<TensorMeta> to_results) const {
+    copy.op = op;
+    copy.name = name;
+    copy.attributes = attributes;
+    for (size_t k = 0; k < operands.size(); ++k) copy.operands.push_back({std::move(to_operands[k]), operands[k].access});
+    copy.results = std::move(to_results);
+    copy.scalars = scalars;
+    copy.formals = formals;
+    copy.id = id;
+  }
 };
 
 }  // namespace sinter::graph

@@ -42,6 +42,8 @@ class Engine {
  public:
   virtual ~Engine() = default;
   virtual std::string_view name() const = 0;
+  // Whether results are the framework's to the bit, so that no pass may change them in the last ones.
+  virtual bool exact() const = 0;
   virtual Result<std::unique_ptr<Executable>> compile(graph::Graph graph, plan::Plan plan) = 0;
 };
 

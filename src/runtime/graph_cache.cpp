@@ -25,7 +25,7 @@ Result<std::shared_ptr<const Executable>> GraphCache::plan(const graph::Trace& t
   const auto timing = metrics().time(Timer::kPlan);
   metrics().add(Counter::kGraphsPlanned);
   graph::Graph graph = build_graph(trace, live);
-  SINTER_RETURN_IF_ERROR(passes::run_passes(graph, {.verify = flags::verify_ir()}));
+  SINTER_RETURN_IF_ERROR(passes::run_passes(graph, {.verify = flags::verify_ir(), .exact_only = engine_.exact()}));
   plan::Plan plan = plan::make_plan(graph);
   if (!flags::dump().empty()) dump_text("graph", to_text(graph) + to_text(plan, graph));
   SINTER_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,

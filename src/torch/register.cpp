@@ -114,6 +114,7 @@ const Registration registration;
 class ChosenEngine final : public runtime::Engine {
  public:
   std::string_view name() const override { return engine().name(); }
+  bool exact() const override { return engine().exact(); }
   Result<std::unique_ptr<runtime::Executable>> compile(graph::Graph graph, plan::Plan plan) override {
     return engine().compile(std::move(graph), std::move(plan));
   }

@@ -48,6 +48,24 @@ class TorchCall final : public graph::Call {
  public:
   explicit TorchCall(c10::OperatorHandle handle) : handle(std::move(handle)) {}
 
+  Ref<const graph::Call> relaid(std::vector<graph::TensorMeta> to_operands,
+                                std::vector<graph::TensorMeta> to_results) const override {
+    Ref<TorchCall> copy = make_ref<TorchCall>(handle);
+    copy_into(*copy, std::move(to_operands), std::move(to_results));
+    copy->mode = mode;
+    copy->arguments = arguments;
+    copy->returns = returns;
+    copy->resized_to = resized_to;
+    copy->same_object = same_object;
+    copy->seed_scalar = seed_scalar;
+    copy->draws = draws;
+    copy->random = random;
+    copy->own_kernel = own_kernel;
+    copy->decompose = decompose;
+    copy->grad_mode = grad_mode;
+    return copy;
+  }
+
   enum class Mode : uint8_t {
     kRecord,   // append to the graph
     kResize,   // first give a written operand the size in resized_to, then record

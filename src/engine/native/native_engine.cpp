@@ -397,6 +397,7 @@ class Planner {
 class NativeEngine final : public runtime::Engine {
  public:
   std::string_view name() const override { return "native"; }
+  bool exact() const override { return false; }
 
   Result<std::unique_ptr<runtime::Executable>> compile(graph::Graph graph, plan::Plan plan) override {
     Result<std::unique_ptr<NativeExecutable>> made = Planner(graph).run();

@@ -45,6 +45,7 @@ class ReferenceExecutable final : public runtime::Executable {
 class ReferenceEngine final : public runtime::Engine {
  public:
   std::string_view name() const override { return "reference"; }
+  bool exact() const override { return true; }
   Result<std::unique_ptr<runtime::Executable>> compile(graph::Graph graph, plan::Plan plan) override {
     return std::unique_ptr<runtime::Executable>(
         std::make_unique<ReferenceExecutable>(graph, std::move(plan)));

@@ -10,6 +10,7 @@ struct Row {
 
 constexpr Row kRows[] = {
     {"aten::mm", matrix_product},
+    {"aten::convolution", convolution},
 };
 
 }  // namespace
