@@ -10,6 +10,8 @@ struct Row {
 
 constexpr Row kRows[] = {
     {"aten::mm", matrix_product},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu", attention_forward},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
 };
 
 }  // namespace

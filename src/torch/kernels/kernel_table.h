@@ -19,7 +19,9 @@ using OwnKernel = bool (*)(const TorchCall& call, torch::jit::Stack& stack);
 // The row for an op by its name with overload, or null.
 OwnKernel own_kernel(std::string_view op);
 
-// ---- the functions, each in a file of its own name
+// ---- the functions
+bool attention_backward(const TorchCall& call, torch::jit::Stack& stack);
+bool attention_forward(const TorchCall& call, torch::jit::Stack& stack);
 bool matrix_product(const TorchCall& call, torch::jit::Stack& stack);
 
 }  // namespace sinter::torch_device
