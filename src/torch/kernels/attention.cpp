@@ -78,6 +78,8 @@ bool read(const torch::jit::Stack& stack, size_t at, size_t rest, Problem& p) {
   p.causal = stack[rest + 1].toBool();
   p.scale = stack[rest + 3].isNone() ? static_cast<float>(1 / std::sqrt(static_cast<double>(p.depth)))
                                      : static_cast<float>(stack[rest + 3].toDouble());
+  // PyTorch multiplies what its causal mask put in by the scale, and gets infinity or NaN from these.
+  if (p.causal && !(p.scale > 0)) return false;
   p.query = heads_of(query), p.key = heads_of(key), p.value = heads_of(value);
 
   if (stack[rest + 2].isNone() || !stack[rest + 2].toTensor().defined()) return true;
