@@ -106,6 +106,12 @@ void take_logsumexp(Problem& p, const at::Tensor& logsumexp) {
   p.logsumexp_row = logsumexp.stride(2);
 }
 
+// Few queries are a product of a matrix and a vector, which there is nothing to gain at, and preparing the keys costs
+// more than it.
+bool pays(const Problem& p, int64_t least_queries) {
+  return p.queries >= least_queries || (p.query.type == Real::kBFloat16 && p.keys >= 64 && !p.causal);
+}
+
 bool use_bfloat16(const Problem& p) { return p.query.type == Real::kBFloat16 && has_bfloat16(); }
 
 }  // namespace
@@ -113,7 +119,7 @@ bool use_bfloat16(const Problem& p) { return p.query.type == Real::kBFloat16 && 
 bool attention_forward(const TorchCall&, torch::jit::Stack& stack) {
   const size_t at = stack.size() - 7;
   Problem p{};
-  if (!read(stack, at, at + 3, p)) return false;
+  if (!read(stack, at, at + 3, p) || !pays(p, 4)) return false;
   const at::Tensor& query = stack[at].toTensor();
   at::Tensor out = at::empty_like(query);
   at::Tensor logsumexp = at::empty({p.batch, p.queries, p.heads}, query.options().dtype(at::kFloat)).transpose(1, 2);
@@ -130,7 +136,7 @@ bool attention_backward(const TorchCall&, torch::jit::Stack& stack) {
   const size_t at = stack.size() - 10;
   Problem p{};
   at::Tensor grad_out = stack[at].toTensor();
-  if (!grad_out.defined() || !read(stack, at + 1, at + 6, p)) return false;
+  if (!grad_out.defined() || !read(stack, at + 1, at + 6, p) || !pays(p, 8)) return false;
   const at::Tensor &query = stack[at + 1].toTensor(), &out = stack[at + 4].toTensor();
   const at::Tensor& logsumexp = stack[at + 5].toTensor();
   if (grad_out.sizes() != query.sizes() || out.sizes() != query.sizes() ||

@@ -14,7 +14,7 @@
 namespace sinter::torch_device::attention {
 namespace {
 
-constexpr int64_t kQueries = 64;
+constexpr int64_t kQueries = 64;  // at most
 template <class Products>
 constexpr int64_t kKeys = Products::kBFloat16 ? 256 : 128;
 
@@ -24,13 +24,13 @@ class Forward {
   static constexpr int64_t kBlock = kKeys<Products>;
 
  public:
-  Forward(const Problem& problem, const tiles::Functions& functions, Room& room)
+  Forward(const Problem& problem, int64_t block, const tiles::Functions& functions, Room& room)
       : p_(problem),
         functions_(functions),
         products_{functions},
         columns_(padded(problem.depth)),
         keys_row_(padded(std::min(kBlock, problem.keys)) + 16),
-        queries_(std::min(kQueries, Products::rows(problem.queries))) {
+        queries_(block) {
     const int64_t depth = Products::depth(p_.depth), blocks = (p_.keys + kBlock - 1) / kBlock;
     keys_size_ = Products::room(depth, keys_row_);
     values_size_ = Products::room(std::min(kBlock, padded(p_.keys)), columns_);
@@ -54,7 +54,7 @@ class Forward {
   }
 
   void run(int64_t first) {
-    const int64_t count = std::min(kQueries, p_.queries - first);
+    const int64_t count = std::min(queries_, p_.queries - first);
     const int64_t keys = p_.causal ? std::min(p_.keys, first + count) : p_.keys;
     const auto query = products_.left(p_.query.of(b_, h_).from(first), count, p_.depth, query_);
     std::fill_n(maximum_, count, -std::numeric_limits<float>::infinity());
@@ -142,19 +142,23 @@ int64_t in_turns(int64_t i, int64_t n) { return i % 2 == 0 ? i / 2 : n - 1 - i /
 template <class Products>
 void run(const Problem& p) {
   const tiles::Functions& functions = *tiles::functions();
-  const int64_t blocks = (p.queries + kQueries - 1) / kQueries;
-  const int64_t block_work = std::min(kQueries, p.queries) * p.keys * p.depth;
+  // Shorter blocks where there would be fewer than threads; no result depends on it.
+  int64_t queries = kQueries;
+  const auto count = [&] { return (p.queries + queries - 1) / queries; };
+  while (queries > 16 && p.batch * p.heads * count() < at::get_num_threads()) queries /= 2;
+  const int64_t blocks = count();
+  const int64_t block_work = std::min(queries, p.queries) * p.keys * p.depth;
   const int64_t grain = std::max<int64_t>(1, (int64_t{1} << 18) / std::max<int64_t>(1, block_work));
   at::parallel_for(0, p.batch * p.heads * blocks, grain, [&](int64_t begin, int64_t end) {
     Room size;
-    Forward<Products>(p, functions, size);
+    Forward<Products>(p, queries, functions, size);
     const auto memory = c10::GetCPUAllocator()->allocate(static_cast<size_t>(size.taken()));
     Room room(static_cast<char*>(memory.get()));
-    Forward<Products> forward(p, functions, room);
+    Forward<Products> forward(p, queries, functions, room);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t head = i / blocks, block = i % blocks;
       if (i == begin || block == 0) forward.begin_head(head / p.heads, head % p.heads);
-      forward.run(kQueries * (p.causal ? in_turns(block, blocks) : block));
+      forward.run(queries * (p.causal ? in_turns(block, blocks) : block));
     }
     forward.release();
   });
