@@ -11,6 +11,10 @@
 
 #include <cmath>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "torch/kernels/attention/attention.h"
 #include "torch/kernels/kernel_table.h"
 
@@ -56,6 +60,19 @@ bool has_bfloat16() {
     }
   }();
   return has && at::globalContext().userEnabledMkldnn();
+#else
+  return false;
+#endif
+}
+
+// Whether the processor multiplies halves, which PyTorch's forward then does in tiles. Its backward never does.
+bool multiplies_halves() {
+#if defined(__x86_64__)
+  static const bool has = [] {
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx >> 23 & 1) != 0;  // AVX512_FP16
+  }();
+  return has;
 #else
   return false;
 #endif
@@ -121,6 +138,7 @@ bool attention_forward(const TorchCall&, torch::jit::Stack& stack) {
   Problem p{};
   if (!read(stack, at, at + 3, p) || !pays(p, 4)) return false;
   const at::Tensor& query = stack[at].toTensor();
+  if (query.scalar_type() == at::kHalf && multiplies_halves()) return false;
   at::Tensor out = at::empty_like(query);
   at::Tensor logsumexp = at::empty({p.batch, p.queries, p.heads}, query.options().dtype(at::kFloat)).transpose(1, 2);
   p.out = heads_of(out, true);
