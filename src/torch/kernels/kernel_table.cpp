@@ -10,12 +10,9 @@ struct Row {
 
 constexpr Row kRows[] = {
     {"aten::mm", matrix_product},
-<<<<<<< HEAD
     {"aten::convolution", convolution},
-=======
     {"aten::_scaled_dot_product_flash_attention_for_cpu", attention_forward},
     {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
->>>>>>> 602291437c32e13bb96e8dc918bbee87400dc62f
 };
 
 }  // namespace
