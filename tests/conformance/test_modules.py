@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.testing._internal.common_modules import ModuleInfo, ModuleInput, module_db
 
+from conformance.exceptions import ROUNDED_OFTEN
 from conformance.op_runs import random_direction
 from support import compare
 from support.moving import Mover, tensors_of
@@ -67,6 +68,8 @@ def check(info: ModuleInfo, dtype: torch.dtype, device: str, most: int) -> None:
     """At most so many samples, evenly chosen. All are recorded before the first value is read."""
     if dtype not in (*info.dtypes, torch.bfloat16):
         pytest.skip("the database has no samples of this dtype")
+    if compare.runs_kernels_of_ours() and info.name in ROUNDED_OFTEN and dtype.itemsize == 2:
+        pytest.skip("rounded to 16 bits many times over: the reference engine compares it")
     runs = []
     for training in (True, False):
         samples = [
