@@ -1,7 +1,7 @@
 // Attention, forward: for a block of queries the keys in blocks, with a softmax that is corrected as it goes.
 //
-// A thread takes a run of query blocks and keeps the keys and values of the head at hand in the form that products want.
-// Which block a thread takes changes no result.
+// A thread takes a run of query blocks and keeps the keys and values of the head at hand in the form that products
+// want. Which block a thread takes changes no result.
 #include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
 
