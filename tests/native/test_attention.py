@@ -1,4 +1,4 @@
-"""Attention's own kernels against float64 and against eager: sizes around the blocks, layouts, masks, extreme values."""
+"""Attention's own kernels against float64 and eager: sizes around the blocks, layouts, masks, extreme values."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Case(NamedTuple):
 
 
 def case(size: tuple[int, ...], dtype: torch.dtype, **options: object) -> Case:
-    """Laid out as projections leave them: [batch, rows, heads, depth], and where lengths agree side by side in one tensor."""
+    """As projections leave them: [batch, rows, heads, depth], and where lengths agree side by side in one tensor."""
     batch, heads, queries, keys, depth = size
     random = torch.Generator().manual_seed(hash(size) % 1000)
 
@@ -188,7 +188,8 @@ def test_not_finite(where: int, bad: float, dtype: torch.dtype) -> None:
     inputs = [t.clone() for t in given[:3]]
     inputs[where][0, 0, 40, 3] = bad
     given = Case(*inputs, given.grad)
-    # Not as in eager for infinities: its exponential makes something of infinity - infinity, and rows are sometimes finite.
+    # Not as in eager for infinities: its exponential makes something of infinity - infinity, so that rows are
+    # sometimes finite.
     want = attend(given, "cpu") if bad != bad else exact(given)
     for a, b in zip(attend(given, D), want, strict=True):
         assert torch.equal(a.isfinite(), b.isfinite())

@@ -1,7 +1,7 @@
 // Attention, backward: the weights are made again from the logsumexp, transposed, a block of keys at a time.
 //
-// Transposed, the weights and the gradient of the scores are ready to be the left factors of the gradients of values and
-// keys. All gradients are summed as floats and rounded once. A thread takes whole heads.
+// Transposed, the weights and the gradient of the scores are ready to be the left factors of the gradients of values
+// and keys. All gradients are summed as floats and rounded once. A thread takes whole heads.
 #include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
 

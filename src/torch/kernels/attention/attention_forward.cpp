@@ -1,7 +1,7 @@
 // Attention, forward: for a block of queries the keys in blocks, with a softmax that is corrected as it goes.
 //
-// A thread takes a run of query blocks and keeps the keys and values of the head at hand in the form that products want.
-// Which block a thread takes changes no result.
+// A thread takes a run of query blocks and keeps the keys and values of the head at hand in the form that products
+// want. Which block a thread takes changes no result.
 #include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
 
@@ -15,13 +15,11 @@ namespace sinter::torch_device::attention {
 namespace {
 
 constexpr int64_t kQueries = 64;  // at most
-template <class Products>
-constexpr int64_t kKeys = Products::kBFloat16 ? 256 : 128;
+constexpr int64_t kKeys = 256;
 
 template <class Products>
 class Forward {
   using Element = typename Products::Element;
-  static constexpr int64_t kBlock = kKeys<Products>;
 
  public:
   Forward(const Problem& problem, int64_t block, const tiles::Functions& functions, Room& room)
@@ -29,15 +27,15 @@ class Forward {
         functions_(functions),
         products_{functions},
         columns_(padded(problem.depth)),
-        keys_row_(padded(std::min(kBlock, problem.keys)) + 16),
+        keys_row_(padded(std::min(kKeys, problem.keys)) + 16),
         queries_(block) {
-    const int64_t depth = Products::depth(p_.depth), blocks = (p_.keys + kBlock - 1) / kBlock;
+    const int64_t depth = Products::depth(p_.depth), blocks = (p_.keys + kKeys - 1) / kKeys;
     keys_size_ = Products::room(depth, keys_row_);
-    values_size_ = Products::room(std::min(kBlock, padded(p_.keys)), columns_);
+    values_size_ = Products::room(std::min(kKeys, padded(p_.keys)), columns_);
     keys_ = room.take<Element>(blocks * keys_size_);
     values_ = room.take<Element>(blocks * values_size_);
     value_factors_ = room.take<typename Products::Right>(blocks);
-    spare_ = room.take<Element>(kBlock * spread(p_.depth));
+    spare_ = room.take<Element>(kKeys * spread(p_.depth));
     query_ = room.take<Element>(kQueries * spread(p_.depth));
     scores_ = room.take<float>(kQueries * keys_row_);
     weights_ = room.take<Element>(Products::kBFloat16 ? kQueries * keys_row_ : 0);
@@ -59,9 +57,9 @@ class Forward {
     const auto query = products_.left(p_.query.of(b_, h_).from(first), count, p_.depth, query_);
     std::fill_n(maximum_, count, -std::numeric_limits<float>::infinity());
     std::fill_n(sum_, count, 0.f);
-    for (int64_t key = 0; key < keys; key += kBlock) {
-      if (key / kBlock == ready_) prepare(ready_++);
-      add_keys(first, count, query, key, std::min(kBlock, keys - key));
+    for (int64_t key = 0; key < keys; key += kKeys) {
+      if (key / kKeys == ready_) prepare(ready_++);
+      add_keys(first, count, query, key, std::min(kKeys, keys - key));
     }
     finish(first, count);
   }
@@ -70,7 +68,7 @@ class Forward {
 
  private:
   void prepare(int64_t block) {
-    const int64_t key = block * kBlock, count = std::min(kBlock, p_.keys - key);
+    const int64_t key = block * kKeys, count = std::min(kKeys, p_.keys - key);
     products_.right_transposed(p_.key.of(b_, h_).from(key), count, p_.depth, keys_ + block * keys_size_, keys_row_,
                                spare_);
     value_factors_[block] =
@@ -78,7 +76,7 @@ class Forward {
   }
 
   void add_keys(int64_t first, int64_t count, typename Products::Left query, int64_t key, int64_t keys) {
-    const int64_t block = key / kBlock, diagonal = first - key;
+    const int64_t block = key / kKeys, diagonal = first - key;
     // The last key of the first query may lie in this block: from there on the scores are a triangle.
     const bool triangle = p_.causal && diagonal < keys - 1;
     products_.multiply(count, padded(keys), Products::depth(p_.depth), query,
