@@ -264,3 +264,29 @@ def test_shared_keys() -> None:
     want = F.scaled_dot_product_attention(query, key, value, enable_gqa=True)
     got = F.scaled_dot_product_attention(query.to(D), key.to(D), value.to(D), enable_gqa=True).cpu()
     torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
+@pytest.mark.parametrize("case", ((2, 4, 2, 128, 128, 64, True), (2, 6, 3, 33, 70, 32, False), (1, 8, 1, 17, 200, 64, False)))
+def test_heads_that_share_their_keys(case: tuple, dtype: torch.dtype) -> None:
+    """Fewer heads of keys than of queries: the gradients of a shared head are the sums over those that share it."""
+    batch, heads, shared, queries, keys, depth, causal = case
+    torch.manual_seed(0)
+
+    def make(rows: int, count: int) -> torch.Tensor:
+        return torch.randn(batch, rows, count, depth).to(dtype).transpose(1, 2)
+
+    q, k, v, grad = make(queries, heads), make(keys, shared), make(keys, shared), make(queries, heads)
+
+    def program(device: str, wide: bool = False) -> list[torch.Tensor]:
+        leaves = [t.clone().to(device, torch.float64 if wide else dtype).requires_grad_() for t in (q, k, v)]
+        out = torch.nn.functional.scaled_dot_product_attention(*leaves, is_causal=causal, enable_gqa=True)
+        out.backward(grad.to(out))
+        return [out.detach(), *(leaf.grad for leaf in leaves)]
+
+    exact = program("cpu", wide=True)
+    for want, eager, ours in zip(exact, program("cpu"), program(under_test.NAME), strict=True):
+        assert eager.shape == ours.shape and eager.stride() == ours.stride()
+        largest = float(want.abs().max())
+        bound = max(1.5 * float((eager.double() - want).abs().max()), 4e-7 * largest)
+        assert float((ours.cpu().double() - want).abs().max()) <= bound

@@ -86,12 +86,12 @@ bool read(const torch::jit::Stack& stack, size_t at, size_t rest, Problem& p) {
   if (!type) return false;
   for (const at::Tensor* t : {&query, &key, &value})
     if (t->dim() != 4 || t->numel() == 0 || t->scalar_type() != query.scalar_type() ||
-        (t->stride(3) != 1 && t->size(3) != 1) || t->size(0) != query.size(0) || t->size(1) != query.size(1) ||
-        t->size(3) != query.size(3))
+        (t->stride(3) != 1 && t->size(3) != 1) || t->size(0) != query.size(0) || t->size(3) != query.size(3))
       return false;
-  if (key.size(2) != value.size(2)) return false;
+  if (key.size(2) != value.size(2) || key.size(1) != value.size(1) || query.size(1) % key.size(1) != 0) return false;
   p.batch = query.size(0), p.heads = query.size(1), p.queries = query.size(2), p.depth = query.size(3);
   p.keys = key.size(2);
+  p.group = query.size(1) / key.size(1);
   p.causal = stack[rest + 1].toBool();
   p.scale = stack[rest + 3].isNone() ? static_cast<float>(1 / std::sqrt(static_cast<double>(p.depth)))
                                      : static_cast<float>(stack[rest + 3].toDouble());
@@ -165,10 +165,11 @@ bool attention_backward(const TorchCall&, torch::jit::Stack& stack) {
   if (grad_out.stride(3) != 1 && p.depth != 1) grad_out = grad_out.contiguous();
   p.out = heads_of(out);
   take_logsumexp(p, logsumexp);
-  const auto gradient = [&](int64_t rows) {
-    return at::empty({p.batch, rows, p.heads, p.depth}, query.options()).transpose(1, 2);
+  const auto gradient = [&](int64_t heads, int64_t rows) {
+    return at::empty({p.batch, rows, heads, p.depth}, query.options()).transpose(1, 2);
   };
-  at::Tensor query_gradient = gradient(p.queries), key_gradient = gradient(p.keys), value_gradient = gradient(p.keys);
+  at::Tensor query_gradient = gradient(p.heads, p.queries), key_gradient = gradient(p.heads / p.group, p.keys),
+             value_gradient = gradient(p.heads / p.group, p.keys);
   const Gradients gradients{heads_of(grad_out), heads_of(query_gradient, true), heads_of(key_gradient, true),
                             heads_of(value_gradient, true)};
   attention::backward(p, gradients, use_bfloat16(p));

@@ -36,6 +36,7 @@ struct Mask {
 
 struct Problem {
   int64_t batch, heads, queries, keys, depth;
+  int64_t group;  // heads of queries that share one head of keys and values
   bool causal;  // query i has the keys up to i
   float scale;
   Heads query, key, value, out;

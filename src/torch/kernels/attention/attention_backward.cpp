@@ -1,7 +1,8 @@
 // Attention, backward: the weights are made again from the logsumexp, transposed, a block of keys at a time.
 //
 // Transposed, the weights and the gradient of the scores are ready to be the left factors of the gradients of values
-// and keys. All gradients are summed as floats and rounded once. A thread takes whole heads.
+// and keys. All gradients are summed as floats and rounded once. A thread takes whole heads of keys, with all heads of
+// queries that share them.
 #include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
 
@@ -52,8 +53,10 @@ class Backward {
     logsumexp_ = room.take<float>(all_queries);
     dots_ = room.take<float>(all_queries);
     query_sums_ = room.take<float>(all_queries * columns_);
-    key_sums_ = room.take<float>(kKeys * columns_);
-    value_sums_ = room.take<float>(kKeys * columns_);
+    // Between heads that share their keys the sums of all keys are kept.
+    const int64_t summed = p_.group > 1 ? padded(p_.keys) + kKeys : kKeys;
+    key_sums_ = room.take<float>(summed * columns_);
+    value_sums_ = room.take<float>(summed * columns_);
   }
 
   void run(int64_t b, int64_t h) {
@@ -87,11 +90,15 @@ class Backward {
   }
 
   void run_keys(int64_t key, int64_t keys) {
-    const Rows key_rows = p_.key.of(b_, h_).from(key), value_rows = p_.value.of(b_, h_).from(key);
+    const int64_t shared = h_ / p_.group;
+    const Rows key_rows = p_.key.of(b_, shared).from(key), value_rows = p_.value.of(b_, shared).from(key);
     const Left key_left = products_.left(key_rows, keys, p_.depth, key_left_);
     const Left value_left = products_.left(value_rows, keys, p_.depth, value_left_);
     const Right key_right = products_.right(key_rows, keys, p_.depth, key_room_);
-    bool add = false;
+    const bool first_head = h_ % p_.group == 0, last_head = h_ % p_.group == p_.group - 1;
+    const int64_t kept = p_.group > 1 ? key * columns_ : 0;
+    key_sum_ = key_sums_ + kept, value_sum_ = value_sums_ + kept;
+    bool add = !first_head;
     for (int64_t block = p_.causal ? key / kBlock : 0; block * kBlock < p_.queries; ++block) {
       // Queries before the first key of the block have none of its keys.
       const int64_t first = block * kBlock, skipped = p_.causal ? std::max<int64_t>(0, key - first) : 0;
@@ -101,11 +108,12 @@ class Backward {
       add = true;
     }
     if (!add) {
-      std::fill_n(key_sums_, keys * columns_, 0.f);
-      std::fill_n(value_sums_, keys * columns_, 0.f);
+      std::fill_n(key_sum_, keys * columns_, 0.f);
+      std::fill_n(value_sum_, keys * columns_, 0.f);
     }
-    functions_.store(key_sums_, columns_, keys, p_.depth, p_.scale, nullptr, g_.key.of(b_, h_).from(key));
-    functions_.store(value_sums_, columns_, keys, p_.depth, 1, nullptr, g_.value.of(b_, h_).from(key));
+    if (!last_head) return;
+    functions_.store(key_sum_, columns_, keys, p_.depth, p_.scale, nullptr, g_.key.of(b_, shared).from(key));
+    functions_.store(value_sum_, columns_, keys, p_.depth, 1, nullptr, g_.value.of(b_, shared).from(key));
   }
 
   void run_tile(int64_t key, int64_t keys, int64_t block, int64_t skipped, int64_t queries, Left key_left,
@@ -140,9 +148,9 @@ class Backward {
     functions_.softmax_backward(step);
 
     const int64_t summands = Products::rows(queries);
-    products_.multiply(keys, columns_, summands, weights(), out_right_.from(query, 0), value_sums_, columns_, add,
+    products_.multiply(keys, columns_, summands, weights(), out_right_.from(query, 0), value_sum_, columns_, add,
                        depth_from, diagonal);
-    products_.multiply(keys, columns_, summands, gradient(), query_right_.from(query, 0), key_sums_, columns_, add,
+    products_.multiply(keys, columns_, summands, gradient(), query_right_.from(query, 0), key_sum_, columns_, add,
                        depth_from, diagonal);
     products_.multiply(queries, columns_, Products::rows(keys), gradient_by_query(keys, queries), key_right,
                        query_sums_ + query * columns_, columns_, true, triangle ? Part::kDepthTo : Part::kAll,
@@ -179,7 +187,7 @@ class Backward {
   Element *query_transposed_, *out_transposed_, *query_room_, *out_room_, *spare_, *key_left_, *value_left_, *key_room_;
   Element *weights_, *gradient_;
   float *scores_, *weights_gradient_, *mask_, *mask_transposed_, *logsumexp_, *dots_;
-  float *query_sums_, *key_sums_, *value_sums_;
+  float *query_sums_, *key_sums_, *value_sums_, *key_sum_ = nullptr, *value_sum_ = nullptr;
   uint32_t *pairs_, *gradient_by_query_;
   Right query_right_{}, out_right_{};
   int64_t b_ = 0, h_ = 0;
@@ -188,14 +196,15 @@ class Backward {
 template <class Products>
 void run(const Problem& p, const Gradients& g) {
   const tiles::Functions& functions = *tiles::functions();
-  const int64_t grain = std::max<int64_t>(1, (int64_t{1} << 17) / std::max<int64_t>(1, p.queries * p.keys * p.depth));
-  at::parallel_for(0, p.batch * p.heads, grain, [&](int64_t begin, int64_t end) {
+  const int64_t work = p.group * p.queries * p.keys * p.depth;
+  const int64_t grain = std::max<int64_t>(1, (int64_t{1} << 17) / std::max<int64_t>(1, work));
+  at::parallel_for(0, p.batch * p.heads / p.group, grain, [&](int64_t begin, int64_t end) {
     Room size;
     Backward<Products>(p, g, functions, size);
     const auto memory = c10::GetCPUAllocator()->allocate(static_cast<size_t>(size.taken()));
     Room room(static_cast<char*>(memory.get()));
     Backward<Products> backward(p, g, functions, room);
-    for (int64_t i = begin; i < end; ++i) backward.run(i / p.heads, i % p.heads);
+    for (int64_t i = begin * p.group; i < end * p.group; ++i) backward.run(i / p.heads, i % p.heads);
     backward.release();
   });
 }

@@ -69,10 +69,10 @@ class Forward {
  private:
   void prepare(int64_t block) {
     const int64_t key = block * kKeys, count = std::min(kKeys, p_.keys - key);
-    products_.right_transposed(p_.key.of(b_, h_).from(key), count, p_.depth, keys_ + block * keys_size_, keys_row_,
+    products_.right_transposed(p_.key.of(b_, h_ / p_.group).from(key), count, p_.depth, keys_ + block * keys_size_, keys_row_,
                                spare_);
     value_factors_[block] =
-        products_.right(p_.value.of(b_, h_).from(key), count, p_.depth, values_ + block * values_size_);
+        products_.right(p_.value.of(b_, h_ / p_.group).from(key), count, p_.depth, values_ + block * values_size_);
   }
 
   void add_keys(int64_t first, int64_t count, typename Products::Left query, int64_t key, int64_t keys) {
