@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from support import compare
+from support import compare, process
 from support import device as under_test
-from support import process
 
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate")

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "torch/kernels/attention/tile_functions.h"
+#include "torch/kernels/tiles/tile_functions.h"
 
 namespace sinter::torch_device::attention {
 

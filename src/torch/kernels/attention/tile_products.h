@@ -11,7 +11,7 @@
 
 #include <ATen/native/CPUBlas.h>
 
-#include "torch/kernels/attention/tile_functions.h"
+#include "torch/kernels/tiles/tile_functions.h"
 
 namespace sinter::torch_device::attention {
 

@@ -1,4 +1,4 @@
-#include "torch/kernels/attention/tile_functions.h"
+#include "torch/kernels/tiles/tile_functions.h"
 
 #include <cmath>
 #include <limits>
@@ -22,14 +22,14 @@
 #define SINTER_TILE_LANES 16
 #define SINTER_TILE_ROWS 4
 #define SINTER_TILE_VECTORS 4
-#include "torch/kernels/attention/tile_functions.inc"
+#include "torch/kernels/tiles/tile_functions.inc"
 
 #define SINTER_TILE_TARGET gnu::target("avx2,fma")
 #define SINTER_TILE_NAMESPACE avx2
 #define SINTER_TILE_LANES 8
 #define SINTER_TILE_ROWS 6
 #define SINTER_TILE_VECTORS 2
-#include "torch/kernels/attention/tile_functions.inc"
+#include "torch/kernels/tiles/tile_functions.inc"
 
 namespace sinter::torch_device::tiles {
 

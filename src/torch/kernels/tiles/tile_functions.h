@@ -1,4 +1,4 @@
-// Vector loops over tiles: small matrices in cache that attention is computed on.
+// Vector loops over tiles: small matrices in cache that attention and matrix products are computed on.
 //
 // Each function exists once for each vector extension (tile_functions.inc); the table of the widest one that the
 // processor has is chosen at the first use. The same table gives the same bits whatever the number of threads. Pure
