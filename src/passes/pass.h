@@ -32,6 +32,9 @@ Status run_passes(graph::Graph& graph, const RunPassesOptions& options);
 // or may raise on contents (every library call that the op table does not know to be pure).
 size_t remove_dead_code(graph::Graph& graph);
 
+// Lets an op that computes what an earlier one did take that one's result.
+size_t share_equal_results(graph::Graph& graph);
+
 // Gives images between convolutions the layout that convolutions compute in.
 size_t choose_layouts(graph::Graph& graph);
 

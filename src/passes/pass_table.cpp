@@ -5,6 +5,7 @@ namespace sinter::passes {
 const std::vector<Pass>& pass_table() {
   static const std::vector<Pass> table = {
       {"remove-dead-code", "drop ops whose results nobody can see", remove_dead_code},
+      {"share-equal-results", "compute once what is asked for several times", share_equal_results},
       {"choose-layouts", "keep channels last between convolutions", choose_layouts, false},
   };
   return table;
