@@ -11,6 +11,8 @@ struct Row {
 constexpr Row kRows[] = {
     {"aten::mm", matrix_product},
     {"aten::convolution", convolution},
+    {"aten::native_batch_norm", batch_norm},
+    {"aten::native_batch_norm_backward", batch_norm_backward},
     {"aten::_scaled_dot_product_flash_attention_for_cpu", attention_forward},
     {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
 };

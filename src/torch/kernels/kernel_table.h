@@ -23,6 +23,8 @@ OwnKernel own_kernel(std::string_view op);
 // ---- the functions
 bool attention_backward(const TorchCall& call, torch::jit::Stack& stack);
 bool attention_forward(const TorchCall& call, torch::jit::Stack& stack);
+bool batch_norm(const TorchCall& call, torch::jit::Stack& stack);
+bool batch_norm_backward(const TorchCall& call, torch::jit::Stack& stack);
 bool convolution(const TorchCall& call, torch::jit::Stack& stack);
 bool matrix_product(const TorchCall& call, torch::jit::Stack& stack);
 

@@ -82,6 +82,23 @@ struct SoftmaxBackward {
   const float* dots;       // a column: output times its gradient
 };
 
+// Sums over the rows of a tile, a sum each for every column (a multiple of kColumns).
+struct ColumnSums {
+  Rows x, gradient;    // without a gradient the deviations stand for it
+  int64_t rows, columns;
+  const float* shift;  // a column: x counts from it
+  float* sums;         // of the gradient, or of the deviations x - shift
+  float* products;     // of the gradient times the deviations
+};
+
+// out = slope * (x - shift) + factor * gradient + constant, with a number each for every column.
+struct ColumnScale {
+  Rows x, gradient;  // the gradient may be missing
+  int64_t rows, columns;
+  const float *shift, *slope, *factor, *constant;
+  Rows out;
+};
+
 struct Functions {
   void (*multiply)(const Product& product);
   // to[c][r] = from[r][c]
@@ -105,6 +122,8 @@ struct Functions {
                 const float* factors, Rows to);
   // out[r] = sum over c of a[r][c] * b[r][c]
   void (*dots)(Rows a, Rows b, int64_t rows, int64_t columns, float* out);
+  void (*column_sums)(const ColumnSums& step);
+  void (*column_scale)(const ColumnScale& step);
 };
 
 // Null where the processor has no vector extension that a table was made for.
