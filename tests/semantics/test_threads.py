@@ -172,9 +172,11 @@ def test_one_graph_runs_at_a_time() -> None:
     from torch.autograd import DeviceType
     from torch.profiler import ProfilerActivity, profile
 
-    x = torch.eye(100).to(under_test.NAME)
+    # Each thread has a matrix of its own: equal products of several threads that meet in one graph are computed once.
+    matrices = [torch.eye(100).to(under_test.NAME) for _ in range(4)]
 
     def work(i: int) -> None:
+        x = matrices[i]
         for _ in range(10):
             (x @ x * (i + 1)).cpu()
 
