@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -51,6 +53,25 @@ def test_exit_after_an_exception(asynchronous: int) -> None:
     assert "KeyError: 'mine'" in done.stderr
 
 
+@contextlib.contextmanager
+def training(script: str, **settings: int) -> Iterator[subprocess.Popen[str]]:
+    """A child that has said it is ready. It takes interrupts also where its parents were told to ignore them (nohup)."""
+    child = subprocess.Popen(
+        process.command(script),
+        env=process.environment(settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        assert child.stdout.readline() == "ready\n"
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+
+
 @MODES
 def test_an_interrupt_in_the_middle_of_training(asynchronous: int) -> None:
     """Ctrl-C raises KeyboardInterrupt soon; the process goes on if it catches it, with weights that are whole."""
@@ -67,33 +88,20 @@ def test_an_interrupt_in_the_middle_of_training(asynchronous: int) -> None:
         "t.step(0).item()\n"
         "print((torch.ones(2).to(D) + 1).tolist())\n"
     )
-    child = subprocess.Popen(
-        process.command(script),
-        env=process.environment({"SINTER_ASYNC": asynchronous}),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert child.stdout.readline() == "ready\n"
-    time.sleep(0.5)
-    child.send_signal(signal.SIGINT)
-    text, _ = child.communicate(timeout=60)
-    assert child.returncode == 0
+    with training(script, SINTER_ASYNC=asynchronous) as child:
+        time.sleep(0.5)
+        child.send_signal(signal.SIGINT)
+        text, errors = child.communicate(timeout=60)
+    assert child.returncode == 0, errors
     assert text == "interrupted\n[2.0, 2.0]\n"
 
 
 @MODES
 def test_an_uncaught_interrupt_ends_the_process(asynchronous: int) -> None:
     script = STEP + "print('ready', flush=True)\nwhile True: t.step(0)\n"
-    child = subprocess.Popen(
-        process.command(script),
-        env=process.environment({"SINTER_ASYNC": asynchronous}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert child.stdout.readline() == "ready\n"
-    child.send_signal(signal.SIGINT)
-    _, errors = child.communicate(timeout=60)
+    with training(script, SINTER_ASYNC=asynchronous) as child:
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=60)
     assert child.returncode in (-signal.SIGINT, 130, 1)
     assert "KeyboardInterrupt" in errors
 
